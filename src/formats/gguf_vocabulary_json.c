@@ -405,13 +405,11 @@ static int from_model(struct gguf_vocabulary *vocabulary, struct hf *hf, const s
 
 int gguf_vocabulary_from_json(struct gguf_vocabulary *vocabulary, const char *text, size_t length, const char *name) {
     struct hf *hf;
-    struct json *root;
+    OWNED struct json *root = NULL;
     TRY(hf_parse(&hf, text, length, name));
     int result = json_parse(&root, text, length, name);
-    if (result == 0) {
+    if (result == 0)
         result = from_model(vocabulary, hf, root);
-        json_free(root);
-    }
     hf_free(hf);
     return result;
 }

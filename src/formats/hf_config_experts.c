@@ -116,17 +116,13 @@ static char *name_layers(const struct hf_family *family, const bool *layers, int
 }
 
 char *hf_sparse_read(const struct hf_family *family, const struct json *root, int64_t count) {
-    bool *layers = memory_alloc((size_t)count + 1), has_any = false;
-    char *name = NULL;
-    int status = read_layers(family, root, layers, count);
-    for (int64_t i = 0; i < count; i++)
-        has_any = has_any || layers[i];
-    if (status == 0 && !has_any && family->sparse != HF_SPARSE_STEP)
-        (void)error_set("none of its %" PRId64 " layers has experts, which is not supported", count);
-    else if (status == 0)
-        name = name_layers(family, layers, count);
-    free(layers);
-    return name;
+    OWNED bool *layers = memory_alloc((size_t)count + 1);
+    if (read_layers(family, root, layers, count) < 0)
+        return NULL;
+    if (memchr(layers, true, (size_t)count) || family->sparse == HF_SPARSE_STEP)
+        return name_layers(family, layers, count);
+    error_set("none of its %" PRId64 " layers has experts, which is not supported", count);
+    return NULL;
 }
 
 // ---- writing ----

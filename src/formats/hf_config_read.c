@@ -70,12 +70,11 @@ int hf_config_set_number(struct config *config, const char *flag, const char *te
 
 // The number of one flag, or of several "--a/--b".
 static int set_numbers(struct config *config, const struct hf_key *key, const char *text) {
-    char *flags = memory_string(key->flags), *rest = flags;
-    int result = 0;
-    for (const char *flag = strsep(&rest, "/"); flag && result == 0; flag = strsep(&rest, "/"))
-        result = set_less(config, flag, text, key->added);
-    free(flags);
-    return result;
+    OWNED char *flags = memory_string(key->flags);
+    char *rest = flags;
+    for (const char *flag = strsep(&rest, "/"); flag; flag = strsep(&rest, "/"))
+        TRY(set_less(config, flag, text, key->added));
+    return 0;
 }
 
 // Finds "theirs=" among the map's words; *ours points after it, *length is the rest of the word. False if absent.
@@ -111,13 +110,12 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
     OWNED char *values = memory_printf("%.*s", (int)length, value),
                *flags = memory_string(key->flags ? key->flags : "");
     char *value_rest = values, *flag_rest = flags;
-    int result = 0;
-    for (const char *flag = strsep(&flag_rest, "/"); flag && *flag && result == 0; flag = strsep(&flag_rest, "/")) {
+    for (const char *flag = strsep(&flag_rest, "/"); flag && *flag; flag = strsep(&flag_rest, "/")) {
         const char *one = strsep(&value_rest, "/");
         CHECK(one != NULL);
-        result = hf_config_set(config, flag, one);
+        TRY(hf_config_set(config, flag, one));
     }
-    return result;
+    return 0;
 }
 
 static int read_key(const struct hf_key *key, const struct json *root, struct config *config) {

@@ -73,15 +73,15 @@ static char *name_layers(const bool *layers, int64_t count) {
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config) {
     int64_t count = config->model.num_layers, windows = 0;
     OWNED bool *layers = memory_alloc((size_t)count + 1);
-    char *name = NULL;
-    int status = read_layers(family, root, layers, count, config->model.sliding_window > 0);
-    for (int64_t i = 0; status == 0 && i < count; i++)
+    if (read_layers(family, root, layers, count, config->model.sliding_window > 0) < 0)
+        return NULL;
+    for (int64_t i = 0; i < count; i++)
         windows += layers[i];
-    if (status == 0 && windows > 0 && config->model.sliding_window == 0)
-        status = error_set("it has layers with a window, but no \"sliding_window\"");
-    if (status == 0)
-        name = windows == count || config->model.sliding_window == 0 ? memory_string("") : name_layers(layers, count);
-    return name;
+    if (windows > 0 && config->model.sliding_window == 0) {
+        error_set("it has layers with a window, but no \"sliding_window\"");
+        return NULL;
+    }
+    return windows == count || config->model.sliding_window == 0 ? memory_string("") : name_layers(layers, count);
 }
 
 char *hf_windows_types(const struct config *config) {

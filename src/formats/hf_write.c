@@ -108,11 +108,6 @@ static void add_copy(struct hf_job *job, const char *of, char *name) {
     free(name);
 }
 
-// Writes the embedding a second time, as the output layer.
-static void add_head(struct hf_job *job) {
-    add_copy(job, job->family->embedding, memory_string(job->family->head));
-}
-
 // Depths of multi-token prediction come with copies of the tensors they share with the model.
 static void add_depth_copies(struct hf_job *job) {
     const struct config *config = &job->write->source->config;
@@ -141,7 +136,7 @@ static int list_outputs(struct hf_job *job) {
         log_info(
             "note: %s is written as a copy of %s, since transformers before 5 scales the output of a T5 without it",
             job->family->head, job->family->embedding);
-        add_head(job);
+        add_copy(job, job->family->embedding, memory_string(job->family->head));
     }
     add_depth_copies(job);
     uint64_t used = 0;

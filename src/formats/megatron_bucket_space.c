@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 #include "store/convert.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -150,14 +151,13 @@ static int open_object(struct megatron_folder *folder, int64_t group, const char
     size_t size = 0;
     *value = NULL;
     OWNED char *key = memory_printf("%s%" PRId64 ".%s/shard_0_1", prefix, group, name);
-    int result = distributed_find_object(folder->states.distributed, key, &bytes, &size);
-    if (result == 0 && bytes) {
-        result = weights_parse_torch(&folder->states, bytes, size, key, &file);
-        const struct torch_value *list = result == 0 ? file->pickle.root : NULL;
-        if (list && list->type == TORCH_LIST && list->count == 1)
-            *value = list->items[0];
-    }
-    return result;
+    TRY(distributed_find_object(folder->states.distributed, key, &bytes, &size));
+    if (!bytes)
+        return 0;
+    TRY(weights_parse_torch(&folder->states, bytes, size, key, &file));
+    const struct torch_value *list = file->pickle.root;
+    *value = list->type == TORCH_LIST && list->count == 1 ? list->items[0] : NULL;
+    return 0;
 }
 
 // ---- the order of modules ----
@@ -235,15 +235,12 @@ static int is_at(const struct bucket_space *space, const struct placed *placed, 
                                             .tensor = bucket->states[STATE_MASTER],
                                             .first = at,
                                             .count = count};
-    int result = distributed_read_range(&range, copy);
-    if (result == 0)
-        result = weight_read(whole, wanted);
-    if (result == 0) {
-        convert_elements(&(struct convert){
-            .to = rounded, .to_dtype = whole->dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
-        *is_there = memcmp(wanted, rounded, whole->bytes) == 0;
-    }
-    return result;
+    TRY(distributed_read_range(&range, copy));
+    TRY(weight_read(whole, wanted));
+    convert_elements(&(struct convert){
+        .to = rounded, .to_dtype = whole->dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
+    *is_there = memcmp(wanted, rounded, whole->bytes) == 0;
+    return 0;
 }
 
 static void add_states(const struct bucket_space *space, const struct placed *placed, const struct state_bucket *bucket,
@@ -330,20 +327,19 @@ static int place_either_way(struct bucket_space *space) {
                                             "with --dist-ckpt-optim-fully-reshardable");
 }
 
+static void free_space(struct bucket_space *space) {
+    free(space->placed);
+    free(space->buckets);
+}
+
 int megatron_open_bucket_space(struct megatron_folder *folder) {
-    struct bucket_space space = {.folder = folder};
-    int result = read_layout(&space);
-    if (result == 0)
-        result = list_buckets(&space);
-    if (result == 0)
-        result = place_either_way(&space);
-    if (result == 0)
-        result = open_object(folder, 0, "optimizer", &folder->inner);
-    if (result == 0)
-        result = open_object(folder, 0, "grad_scaler", &folder->scaler);
+    OWNED_BY(free_space) struct bucket_space space = {.folder = folder};
+    TRY(read_layout(&space));
+    TRY(list_buckets(&space));
+    TRY(place_either_way(&space));
+    TRY(open_object(folder, 0, "optimizer", &folder->inner));
+    TRY(open_object(folder, 0, "grad_scaler", &folder->scaler));
     folder->state_ranks = (int)space.tensor_ranks;
     folder->needs_proof = true;
-    free(space.placed);
-    free(space.buckets);
-    return result;
+    return 0;
 }

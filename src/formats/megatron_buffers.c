@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 #include "store/convert.h"
 #include <string.h>
 

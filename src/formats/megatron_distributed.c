@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,12 +272,9 @@ int megatron_metadata_parse(const char *text, size_t length, const char *name, c
 int megatron_metadata_read(const char *folder, const char **backend) {
     OWNED char *path = file_join(folder, "metadata.json");
     OWNED_BY(buffer_free) struct buffer text = {0};
-    int result = 0;
     *backend = NULL;
-    if (file_exists(path)) {
-        result = file_read_own(path, MAX_BYTES, &text);
-        if (result == 0)
-            result = megatron_metadata_parse(buffer_string(&text), text.length, path, backend);
-    }
-    return result;
+    if (!file_exists(path))
+        return 0;
+    TRY(file_read_own(path, MAX_BYTES, &text));
+    return megatron_metadata_parse(buffer_string(&text), text.length, path, backend);
 }

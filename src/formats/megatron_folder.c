@@ -31,10 +31,9 @@ static char *rank_file(const char *path, struct rank_numbers rank) {
         buffer_printf(&name, "_%03d", rank.second);
     if (rank.third >= 0)
         buffer_printf(&name, "_%03d", rank.third);
-    OWNED char *folder = memory_string(buffer_string(&name));
     char *found = NULL;
     for (size_t i = 0; megatron_file_names[i] && !found; i++) {
-        char *file = file_join(folder, megatron_file_names[i]);
+        char *file = file_join(buffer_string(&name), megatron_file_names[i]);
         if (file_exists(file))
             found = file;
         else
@@ -46,10 +45,6 @@ static char *rank_file(const char *path, struct rank_numbers rank) {
 static bool has_rank(const char *path, struct rank_numbers rank) {
     OWNED char *file = rank_file(path, rank);
     return file != NULL;
-}
-
-static bool has_ranks(const char *path) {
-    return has_rank(path, first_of[0]) || has_rank(path, first_of[1]) || has_rank(path, first_of[2]);
 }
 
 // Without metadata.json, .metadata is that of torch.distributed.checkpoint itself: FSDP2's (torch_dcp), or that of
@@ -68,7 +63,7 @@ static const char *sharded_format(const char *path) {
 
 const char *megatron_format(const char *path) {
     const char *backend;
-    if (has_ranks(path))
+    if (has_rank(path, first_of[0]) || has_rank(path, first_of[1]) || has_rank(path, first_of[2]))
         return "torch";
     // A damaged metadata.json is an error only when the checkpoint is opened.
     if (megatron_metadata_read(path, &backend) < 0)

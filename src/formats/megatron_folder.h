@@ -4,11 +4,13 @@
 
 #include "base/file.h"
 #include "config/config.h"
-#include "formats/model_source.h"
 #include "formats/names.h"
 #include "formats/torch_zip.h"
 #include "formats/weights.h"
 #include <stddef.h>
+
+struct model_source;
+struct model_write;
 
 // Names of Megatron's parameters, from its first releases to today's core models, and ours.
 

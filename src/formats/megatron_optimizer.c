@@ -5,6 +5,7 @@
 // which is checked when they are read. If experts are on several ranks, each file has a list of two optimizers: first
 // that of all other parameters, which is the same in all files, then that of the experts.
 #include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 
 #include "base/error.h"
 #include "base/memory.h"

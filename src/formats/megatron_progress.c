@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 #include <math.h>
 #include <string.h>
 

@@ -63,12 +63,8 @@ int machine_push(struct pickle_machine *m, struct torch_value *value) {
     return 0;
 }
 
-static size_t floor_of(const struct pickle_machine *m) {
-    return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
-}
-
 int machine_pop(struct pickle_machine *m, struct torch_value **value) {
-    if (m->depth <= floor_of(m))
+    if (m->depth <= (m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0))
         return error_set("at byte %zu it pops more from its stack than it pushed", m->at);
     *value = m->stack[--m->depth];
     return 0;

@@ -86,12 +86,10 @@ int extra_write_bytes(const char *to, const void *data, size_t size, char sha256
 }
 
 int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65]) {
-    struct file_map map;
+    OWNED_BY(file_map_close) struct file_map map = {0};
     TRY(file_map_open(&map, from));
     *bytes = map.size;
-    int result = extra_write_bytes(to, map.data, map.size, sha256);
-    file_map_close(&map);
-    return result;
+    return extra_write_bytes(to, map.data, map.size, sha256);
 }
 
 int extra_check(const struct checkpoint_file_list *files) {

@@ -114,11 +114,6 @@ static void assist(const struct checkpoint_find *find) {
     error_clear();
 }
 
-static void dismiss(const struct checkpoint_find *find) {
-    int64_t none = -1;
-    comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to verify");
-}
-
 // 0 if the checkpoint of an iteration is complete; CHECKPOINT_UNREAD if that cannot be determined.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
@@ -340,8 +335,9 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
     else
         assist(find);
     if (find->all) {
-        if (group_rank(find->all) == 0)
-            dismiss(find);
+        int64_t none = -1;
+        if (group_rank(find->all) == 0)  // the others need not verify any more
+            comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to verify");
         int64_t found[2] = {*iteration, result};
         (void)comm_agree(find->all, result, "checkpoint found");
         comm_broadcast_i64(find->all, found, 2, 0, "iteration of the checkpoint");

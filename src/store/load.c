@@ -90,7 +90,7 @@ static void note_others(struct part_files *part, const struct manifest_file *fil
 static int open_files(struct part_files *part, const struct checkpoint_load *load) {
     const char *name = part_names[load->part];
     *part = (struct part_files){0};
-    struct manifest manifest;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     TRY(manifest_read(&manifest, load->path));
     part->files = memory_alloc(manifest.count * sizeof part->files[0]);
     OWNED struct wanted_hash *list = list_wanted(load);
@@ -110,7 +110,6 @@ static int open_files(struct part_files *part, const struct checkpoint_load *loa
         if (result == 0)
             part->count++;
     }
-    manifest_free(&manifest);
     if (part->other_count > 0)
         qsort(part->others, part->other_count, sizeof part->others[0], compare_numbers);
     if (result == 0 && !has_any)
@@ -186,20 +185,19 @@ static int check_rest(const struct checkpoint_load *load, const struct part_file
         memcpy(sorted, load->tensors, load->count * sizeof sorted[0]);
         qsort(sorted, load->count, sizeof sorted[0], compare_wanted);
     }
-    int result = 0;
-    for (size_t i = 0; i < part->count && result == 0; i++) {
-        for (size_t j = 0; j < part->files[i].count && result == 0; j++) {
+    for (size_t i = 0; i < part->count; i++) {
+        for (size_t j = 0; j < part->files[i].count; j++) {
             const struct safetensors_tensor *found = &part->files[i].tensors[j];
             struct checkpoint_tensor key = {.name = found->name};
             if (bsearch(&key, sorted, load->count, sizeof sorted[0], compare_wanted))
                 continue;
             char theirs[128];
             safetensors_describe(found, theirs, sizeof theirs);
-            result = error_set("%s: tensor \"%.200s\", %s, of the checkpoint is not in this model; %s", load->path,
-                               found->name, theirs, remedy);
+            return error_set("%s: tensor \"%.200s\", %s, of the checkpoint is not in this model; %s", load->path,
+                             found->name, theirs, remedy);
         }
     }
-    return result;
+    return 0;
 }
 
 static int check_all(const struct checkpoint_load *load, const struct part_files *part) {

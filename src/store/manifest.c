@@ -110,10 +110,6 @@ static bool is_plain_name(const char *name) {
     return name[0] != '\0' && name[0] != '.' && !strchr(name, '/') && strcmp(name, file_name) != 0;
 }
 
-static bool is_sha256(const char *text) {
-    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
-}
-
 static bool is_known_part(const char *holds) {
     static const char *const parts[] = {"model", "optimizer", "state", "config", "file"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -182,7 +178,7 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
         return error_set("it lists \"%.64s\", which is not a file of this folder", name);
     if (!is_known_part(holds))
         return error_set("\"%.64s\" is said to hold \"%.64s\", which is not a part of a checkpoint", name, holds);
-    if (!is_sha256(sha256))
+    if (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)
         return error_set("the sha256 of \"%.64s\" is not 64 hexadecimal digits", name);
     if (bytes < 0)
         return error_set("the size of \"%.64s\" is negative", name);
@@ -199,14 +195,13 @@ static int compare_texts(const void *a, const void *b) {
 
 static int check_names(const struct manifest *manifest) {
     OWNED const char **names = memory_alloc((manifest->count + 1) * sizeof names[0]);
-    int result = 0;
     for (size_t i = 0; i < manifest->count; i++)
         names[i] = manifest->files[i].name;
     qsort(names, manifest->count, sizeof names[0], compare_texts);
-    for (size_t i = 1; i < manifest->count && result == 0; i++)
+    for (size_t i = 1; i < manifest->count; i++)
         if (strcmp(names[i], names[i - 1]) == 0)
-            result = error_set("it lists \"%.64s\" twice", names[i]);
-    return result;
+            return error_set("it lists \"%.64s\" twice", names[i]);
+    return 0;
 }
 
 static int read_tree(struct manifest *manifest, const struct json *root) {

@@ -120,11 +120,10 @@ static int send_files(const struct remote_copier *copier, const struct opened_ch
 }
 
 static int send_marker(const struct remote_copier *copier, int64_t iteration) {
-    char text[32], *url = url_join(copier->options.url, folder_marker_name());
+    OWNED char *url = url_join(copier->options.url, folder_marker_name());
+    char text[32];
     int length = snprintf(text, sizeof text, "%" PRId64, iteration);
-    int status = remote_write_all(url, text, (size_t)length, &copier->stop);
-    free(url);
-    return status;
+    return remote_write_all(url, text, (size_t)length, &copier->stop);
 }
 
 // ---- removing old ones ----
@@ -132,13 +131,11 @@ static int send_marker(const struct remote_copier *copier, int64_t iteration) {
 // Removes the files that a manifest lists, and nothing else. deleting.json keeps the list in case of an interruption.
 static int remove_checkpoint(const struct remote_copier *copier, int64_t iteration, const char *list_name) {
     const char *base = copier->options.url;
-    struct manifest manifest;
-    struct buffer text = {0};
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int status = remote_folder_manifest(base, iteration, list_name, &text, &manifest);
-    if (status <= 0) {
-        buffer_free(&text);
+    if (status <= 0)
         return status;
-    }
     OWNED char *kept = remote_folder_path(base, iteration, deleting_name);
     OWNED char *whole = remote_folder_path(base, iteration, manifest_name);
     status = strcmp(list_name, deleting_name) == 0 ? 0 : remote_write_all(kept, text.data, text.length, &copier->stop);
@@ -150,8 +147,6 @@ static int remove_checkpoint(const struct remote_copier *copier, int64_t iterati
     }
     if (status == 0)
         status = remote_remove(kept, &copier->stop);
-    manifest_free(&manifest);
-    buffer_free(&text);
     return status;
 }
 

@@ -30,19 +30,17 @@ static const char manifest_name[] = "manifest.json", lock_name[] = ".bevatron-fe
 // Copies the whole stream into the file and the hash.
 static int receive(struct remote_stream *stream, struct file_writer *writer, struct sha256 *hash, struct phase *phase) {
     OWNED char *bytes = memory_alloc(STEP_BYTES);
-    ssize_t got = 1;
-    int status = 0;
-    while (status == 0 && got > 0) {
+    for (ssize_t got = 1; got > 0;) {
         do
             got = read(remote_stream_descriptor(stream), bytes, STEP_BYTES);
         while (got < 0 && errno == EINTR);
         if (got > 0) {
             sha256_update(hash, bytes, (size_t)got);
-            status = file_write(writer, bytes, (size_t)got);
+            TRY(file_write(writer, bytes, (size_t)got));
             phase_advance(phase, got);
         }
     }
-    return status < 0 ? -1 : remote_stream_check(stream);
+    return remote_stream_check(stream);
 }
 
 static int fetch_file(const char *url, const char *path, const struct manifest_file *file, struct phase *phase) {
@@ -88,16 +86,12 @@ static int fetch_files(const struct checkpoint_fetch *fetch, const struct manife
     struct phase *phase = phase_begin_amount("downloading the checkpoint", "bytes", (double)count_bytes(manifest));
     for (size_t i = 0; status == 0 && i < manifest->count; i++) {
         OWNED char *url = remote_folder_path(fetch->url, manifest->iteration, manifest->files[i].name);
-        char *path = file_join(folder, manifest->files[i].name);
+        OWNED char *path = file_join(folder, manifest->files[i].name);
         status = fetch_file(url, path, &manifest->files[i], phase);
-        free(path);
     }
     phase_end(phase);
-    char *path = file_join(folder, manifest_name);
-    if (status == 0)
-        status = file_write_all(path, text->data, text->length);
-    free(path);
-    return status;
+    TRY(status);
+    return file_write_in(folder, manifest_name, text->data, text->length);
 }
 
 static int check_room(const struct checkpoint_fetch *fetch, const struct manifest *manifest) {
@@ -122,23 +116,20 @@ static bool has_same(const char *path, const struct buffer *text) {
 static int download(const struct checkpoint_fetch *fetch, const struct manifest *manifest, const struct buffer *text) {
     OWNED char *path = checkpoint_path(fetch->folder, manifest->iteration), *temporary = file_temporary_name(path);
     double begin = clock_seconds();
-    int status = check_room(fetch, manifest);
-    if (status == 0)
-        log_info("downloading the checkpoint of iteration %" PRId64 " from %s to %s", manifest->iteration, fetch->url,
-                 fetch->folder);
-    if (status == 0 && mkdir(temporary, 0777) < 0)
-        status = error_set("cannot make the folder %s: %s; give another folder with --checkpoint-cache-path", temporary,
-                           strerror(errno));
-    else if (status == 0 && (status = fetch_files(fetch, manifest, text, temporary)) < 0) {
+    TRY(check_room(fetch, manifest));
+    log_info("downloading the checkpoint of iteration %" PRId64 " from %s to %s", manifest->iteration, fetch->url,
+             fetch->folder);
+    if (mkdir(temporary, 0777) < 0)
+        return error_set("cannot make the folder %s: %s; give another folder with --checkpoint-cache-path", temporary,
+                         strerror(errno));
+    if (fetch_files(fetch, manifest, text, temporary) < 0) {
         struct error_note *error = error_take();
         (void)file_remove_tree(temporary);
-        error_give(error);
+        return error_give(error);
     }
-    if (status == 0)
-        status = folder_replace(temporary, path);
-    if (status == 0)
-        log_info("downloaded it in %.1f s", clock_seconds() - begin);
-    return status;
+    TRY(folder_replace(temporary, path));
+    log_info("downloaded it in %.1f s", clock_seconds() - begin);
+    return 0;
 }
 
 // Called with the lock: makes the checkpoint the folder's latest.
@@ -150,13 +141,11 @@ static int bring(const struct checkpoint_fetch *fetch, const struct manifest *ma
 
 static int find_manifest(const struct checkpoint_fetch *fetch, struct manifest *manifest, struct buffer *text) {
     int status = remote_folder_manifest(fetch->url, fetch->iteration, manifest_name, text, manifest);
-    if (status > 0)
-        return 0;
-    buffer_free(text);
-    return status < 0 ? -1
-                      : error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                                       "there is no complete checkpoint of iteration %" PRId64 " in %s",
-                                       fetch->iteration, fetch->url);
+    return status > 0   ? 0
+           : status < 0 ? -1
+                        : error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                                         "there is no complete checkpoint of iteration %" PRId64 " in %s",
+                                         fetch->iteration, fetch->url);
 }
 
 // ---- the cache ----
@@ -201,14 +190,12 @@ static void remove_others(const struct checkpoint_fetch *fetch) {
 static int check_unused(const char *place, const char *use, const struct manifest *manifest,
                         const struct buffer *text) {
     OWNED char *path = checkpoint_path(place, manifest->iteration);
-    struct file_lock alone = {0};
-    int status = 0;
-    if (file_exists(path) && !has_same(path, text) && file_lock_try(&alone, use) == FILE_LOCK_TAKEN)
-        status = error_set("%s holds an older checkpoint of iteration %" PRId64 ", and another process uses it; wait "
-                           "for its end, or give another folder with --checkpoint-cache-path",
-                           place, manifest->iteration);
-    file_lock_release(&alone);
-    return status;
+    OWNED_BY(file_lock_release) struct file_lock alone = {0};
+    if (!file_exists(path) || has_same(path, text) || file_lock_try(&alone, use) != FILE_LOCK_TAKEN)
+        return 0;
+    return error_set("%s holds an older checkpoint of iteration %" PRId64 ", and another process uses it; wait for its "
+                     "end, or give another folder with --checkpoint-cache-path",
+                     place, manifest->iteration);
 }
 
 // Called with the lock.
@@ -216,19 +203,14 @@ static int bring_cached(const struct checkpoint_fetch *fetch, const struct manif
                         const struct buffer *text, struct checkpoint_cached *cached) {
     OWNED char *use = use_path(fetch, fetch->iteration);
     const struct checkpoint_fetch inner = {.url = fetch->url, .folder = cached->folder, .iteration = fetch->iteration};
-    int status = check_unused(cached->folder, use, manifest, text);
-    if (status == 0)
-        status = file_make_folders(cached->folder);
-    if (status == 0)
-        status = folder_remove_leftovers(cached->folder);
-    if (status == 0)
-        status = bring(&inner, manifest, text);
+    TRY(check_unused(cached->folder, use, manifest, text));
+    TRY(file_make_folders(cached->folder));
+    TRY(folder_remove_leftovers(cached->folder));
+    TRY(bring(&inner, manifest, text));
     // No process can hold the lock exclusively now: that also takes the folder's lock.
-    if (status == 0 && file_lock_share(&cached->hold, use) < 0)
-        status = -1;
-    if (status == 0)
-        remove_others(fetch);
-    return status;
+    TRY(file_lock_share(&cached->hold, use));
+    remove_others(fetch);
+    return 0;
 }
 
 // ---- choosing ----
@@ -270,25 +252,19 @@ static int take_lock(struct file_lock *lock, const char *folder) {
 
 // With `cached`, the folder is a cache.
 static int fetch_locked(const struct checkpoint_fetch *fetch, struct checkpoint_cached *cached) {
-    struct manifest manifest;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     OWNED_BY(buffer_free) struct buffer text = {0};
     TRY(find_manifest(fetch, &manifest, &text));
-    int status = cached ? bring_cached(fetch, &manifest, &text, cached) : bring(fetch, &manifest, &text);
-    manifest_free(&manifest);
-    return status;
+    return cached ? bring_cached(fetch, &manifest, &text, cached) : bring(fetch, &manifest, &text);
 }
 
 int checkpoint_fetch(const struct checkpoint_fetch *fetch) {
-    struct file_lock lock = {0};
+    OWNED_BY(file_lock_release) struct file_lock lock = {0};
     int64_t here;
-    int status = 0;
     TRY(file_make_folders(fetch->folder));
     TRY(take_lock(&lock, fetch->folder));
     bool has_newer = fetch->prefers_newer && folder_marker_read(fetch->folder, &here) > 0 && here >= fetch->iteration;
-    if (!has_newer)
-        status = fetch_locked(fetch, NULL);
-    file_lock_release(&lock);
-    return status;
+    return has_newer ? 0 : fetch_locked(fetch, NULL);
 }
 
 int checkpoint_fetch_cached(const struct checkpoint_fetch *fetch, struct checkpoint_cached *cached) {
