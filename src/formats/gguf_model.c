@@ -281,10 +281,9 @@ static const struct gguf_architecture *choose_architecture(const struct model_wr
     const struct gguf_architecture *architecture = gguf_architecture_of(family->model_type);
     if (architecture)
         return architecture;
-    char *known = gguf_family_list();
+    OWNED char *known = gguf_family_list();
     error_set("the family %s cannot be written as GGUF, only %s; export with --to huggingface instead",
               family->model_type, known);
-    free(known);
     return NULL;
 }
 

@@ -34,9 +34,8 @@ const struct json *hf_config_member(const struct json *root, const char *key) {
     const char *dot = strchr(key, '.');
     if (!dot)
         return json_member(root, key);
-    char *name = memory_printf("%.*s", (int)(dot - key), key);
+    OWNED char *name = memory_printf("%.*s", (int)(dot - key), key);
     const struct json *inner = json_member(root, name);
-    free(name);
     return inner && inner->type == JSON_OBJECT ? json_member(inner, dot + 1) : NULL;
 }
 

@@ -50,15 +50,11 @@ static char *read_end(const struct model_source *source, const char *name) {
 
 static bool has_token(const char *path, const char *token) {
     OWNED char *quoted = memory_printf("\"%s\"", token);
-    struct file_map map;
-    bool is_there = false;
-    if (path && file_map_open(&map, path) == 0) {
-        is_there = memmem(map.data, map.size, quoted, strlen(quoted)) != NULL;
-        file_map_close(&map);
-    } else {
-        error_clear();
-    }
-    return is_there;
+    OWNED_BY(file_map_close) struct file_map map = {0};
+    if (path && file_map_open(&map, path) == 0)
+        return map.size > 0 && memmem(map.data, map.size, quoted, strlen(quoted));
+    error_clear();
+    return false;
 }
 
 // The name of the token that ends a text is in another file. A run of ours keeps it as a flag, because the files are

@@ -295,12 +295,11 @@ const struct hf_family *hf_family_choose(const struct model_write *write) {
         family = hf_config_family(config, type->string, write->allows_near);
     if (family || write->family || !type || type->type != JSON_STRING)
         return family ? family : hf_config_family(config, write->family, write->allows_near);
-    char *why = memory_string(error_message());
+    OWNED char *why = memory_string(error_message());
     family = hf_config_family(config, NULL, write->allows_near);
     if (family)
         log_info("note: this model came from a %.64s and is written as a %s: %s", type->string, family->model_type,
                  why);
-    free(why);
     return family;
 }
 

@@ -50,13 +50,10 @@ static bool has_rank(const char *path, struct rank_numbers rank) {
 // Without metadata.json, .metadata is that of torch.distributed.checkpoint itself: FSDP2's (torch_dcp), or that of
 // Megatron-FSDP, which wraps the model and has a prefix for it.
 static const char *sharded_format(const char *path) {
-    struct file_map map;
+    OWNED_BY(file_map_close) struct file_map map = {0};
     OWNED char *file = file_join(path, ".metadata");
-    bool is_wrapped = false;
-    if (file_is_regular(file) && file_map_open(&map, file) == 0) {
-        is_wrapped = map.size > 0 && memmem(map.data, map.size, "model.module.", strlen("model.module."));
-        file_map_close(&map);
-    }
+    bool is_wrapped = file_is_regular(file) && file_map_open(&map, file) == 0 && map.size > 0 &&
+                      memmem(map.data, map.size, "model.module.", strlen("model.module."));
     error_clear();
     return is_wrapped ? "fsdp_dtensor" : "torch_dcp";
 }
@@ -78,7 +75,8 @@ const char *megatron_format(const char *path) {
 static char *find_path(const char *path, int64_t step) {
     if (megatron_format(path))
         return memory_string(path);
-    char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
+    OWNED char *marker = file_join(path, "latest_checkpointed_iteration.txt");
+    char *found = NULL;
     OWNED_BY(buffer_free) struct buffer text = {0};
     bool has_marker = file_exists(marker) && file_read_own(marker, 64, &text) == 0;
     bool is_release = has_marker && strncmp(buffer_string(&text), "release", 7) == 0;
@@ -88,12 +86,10 @@ static char *find_path(const char *path, int64_t step) {
         found = file_join(path, "release");
     else if (has_marker)
         found = memory_printf("%s/iter_%07lld", path, strtoll(buffer_string(&text), NULL, 10));
-    free(marker);
-    if (found && !megatron_format(found)) {
-        free(found);
-        found = NULL;
-    }
-    return found;
+    if (!found || megatron_format(found))
+        return found;
+    free(found);
+    return NULL;
 }
 
 bool megatron_is_folder(const char *path) {
@@ -279,7 +275,7 @@ static int64_t argument(const struct torch_value *args, const char *name) {
 
 // A lone second number counts pipeline stages or, if there is only one, expert-parallel ranks: the arguments decide.
 static int is_second_expert(const struct megatron_folder *folder, bool *is_expert) {
-    struct torch_file file;
+    OWNED_BY(torch_close) struct torch_file file = {0};
     OWNED char *path = folder->zip ? NULL : rank_file(folder->path, first_of[1]);
     *is_expert = false;
     if (!path)
@@ -288,7 +284,6 @@ static int is_second_expert(const struct megatron_folder *folder, bool *is_exper
     const struct torch_value *args = torch_get(file.pickle.root, "args");
     *is_expert =
         argument(args, "pipeline_model_parallel_size") <= 1 && argument(args, "expert_model_parallel_size") > 1;
-    torch_close(&file);
     return 0;
 }
 
@@ -481,8 +476,6 @@ const struct weight *megatron_find_state(const struct megatron_folder *folder, i
 }
 
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours) {
-    char *key = memory_printf("%02d/%s", tensor_rank, ours);
-    const struct weight *weight = weights_find(&folder->weights, key);
-    free(key);
-    return weight;
+    OWNED char *key = memory_printf("%02d/%s", tensor_rank, ours);
+    return weights_find(&folder->weights, key);
 }

@@ -117,10 +117,9 @@ static char *layer_name(const char *rest, const char *stack, int64_t layer, bool
                         struct megatron_found *found) {
     if (has_cross && norm_across(rest))
         return memory_printf("%s.layers.%" PRId64 ".pre_cross_attn_layernorm.%s", stack, layer, norm_across(rest));
-    char *before = memory_printf("%s.layers.%" PRId64 ".", stack, layer), *name = part_name(rest, before);
-    name = name ? name : expert_name(rest, before, found);
-    free(before);
-    return name;
+    OWNED char *before = memory_printf("%s.layers.%" PRId64 ".", stack, layer);
+    char *name = part_name(rest, before);
+    return name ? name : expert_name(rest, before, found);
 }
 
 // A depth of multi-token prediction, "mtp.layers.0.…": numbers do not depend on the stage. Its layer has two names.

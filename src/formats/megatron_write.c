@@ -92,9 +92,8 @@ static char *depth_name(const char *ours) {
     if (!inside)
         return memory_string(ours);
     const char *part = inside + strlen(layer);
-    char *before = memory_printf("%.*s", (int)(part - ours), ours), *name = part_name(part, before);
-    free(before);
-    return name;
+    OWNED char *before = memory_printf("%.*s", (int)(part - ours), ours);
+    return part_name(part, before);
 }
 
 static char *their_name(const char *ours, int64_t *layer) {

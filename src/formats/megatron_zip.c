@@ -13,14 +13,11 @@ enum { LONGEST_MARKER = 64 };
 
 static bool begins_as_zip(const char *path) {
     static const char magic[4] = {'P', 'K', 3, 4};
-    struct file_map map;
-    if (!file_is_regular(path) || file_map_open(&map, path) < 0) {
-        error_clear();
-        return false;
-    }
-    bool is_zip = map.size >= sizeof magic && memcmp(map.data, magic, sizeof magic) == 0;
-    file_map_close(&map);
-    return is_zip;
+    OWNED_BY(file_map_close) struct file_map map = {0};
+    if (file_is_regular(path) && file_map_open(&map, path) == 0)
+        return map.size >= sizeof magic && memcmp(map.data, magic, sizeof magic) == 0;
+    error_clear();
+    return false;
 }
 
 // Whether a name ends with this path of whole components; *before is the length of the rest, without the slash.
@@ -48,8 +45,8 @@ static bool is_first_rank(const char *name, size_t *before) {
 }
 
 bool megatron_zip_is(const char *path) {
-    struct file_map map;
-    struct torch_zip zip;
+    OWNED_BY(file_map_close) struct file_map map = {0};
+    OWNED_BY(torch_zip_free) struct torch_zip zip = {0};
     if (!begins_as_zip(path) || file_map_open(&map, path) < 0)
         return false;
     bool is_there = false;
@@ -57,13 +54,11 @@ bool megatron_zip_is(const char *path) {
     if (torch_zip_parse_packed(&zip, map.data, map.size) == 0) {
         for (size_t i = 0; i < zip.count && !is_there; i++)
             is_there = is_first_rank(zip.entries[i].name, &before);
-        torch_zip_free(&zip);
     } else {
         // A damaged file of that name is opened anyway, to report the damage.
         is_there = name_ends(path, ".zip");
     }
     error_clear();
-    file_map_close(&map);
     return is_there;
 }
 
@@ -134,12 +129,11 @@ void megatron_zip_close(struct megatron_zip *zip) {
 const struct torch_zip_entry *megatron_zip_rank(const struct megatron_zip *zip, int tensor_rank, int stage) {
     const struct torch_zip_entry *found = NULL;
     for (size_t i = 0; megatron_file_names[i] && !found; i++) {
-        char *folder = stage < 0 ? memory_printf("mp_rank_%02d", tensor_rank)
-                                 : memory_printf("mp_rank_%02d_%03d", tensor_rank, stage);
-        char *name = memory_printf("%s%s%s/%s", zip->inside, *zip->inside ? "/" : "", folder, megatron_file_names[i]);
+        OWNED char *folder = stage < 0 ? memory_printf("mp_rank_%02d", tensor_rank)
+                                       : memory_printf("mp_rank_%02d_%03d", tensor_rank, stage);
+        OWNED char *name =
+            memory_printf("%s%s%s/%s", zip->inside, *zip->inside ? "/" : "", folder, megatron_file_names[i]);
         found = torch_zip_find(&zip->zip, name);
-        free(name);
-        free(folder);
     }
     return found;
 }

@@ -94,12 +94,8 @@ static bool has_magic(const char *path) {
 
 static bool is_file(const char *path) {
     OWNED char *name = file_of(path);
-    struct torch_file file;
-    bool is_there = false;
-    if (has_magic(name) && torch_open(&file, name) == 0) {
-        is_there = has_stack(&file);
-        torch_close(&file);
-    }
+    OWNED_BY(torch_close) struct torch_file file = {0};
+    bool is_there = has_magic(name) && torch_open(&file, name) == 0 && has_stack(&file);
     error_clear();
     return is_there;
 }

@@ -132,10 +132,8 @@ static int read_schedules(struct model_source *source, const char *path) {
 
 static const struct weight *find_state(const struct model_source *source, size_t i, enum source_state state) {
     const struct ours_detail *detail = source->detail;
-    char *name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name);
-    const struct weight *weight = weights_find(&detail->optimizer, name);
-    free(name);
-    return weight;
+    OWNED char *name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name);
+    return weights_find(&detail->optimizer, name);
 }
 
 static void note_average(const struct model_source *source) {

@@ -219,7 +219,7 @@ void weight_describe(const struct weight *weight, char *text, size_t size) {
 
 int weights_open_checkpoint(struct weights *weights, const char *path, const char *part) {
     *weights = (struct weights){0};
-    struct manifest manifest;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     TRY(manifest_read(&manifest, path));
     int result = 0;
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
@@ -228,7 +228,6 @@ int weights_open_checkpoint(struct weights *weights, const char *path, const cha
         OWNED char *file = file_join(path, manifest.files[i].name);
         result = weights_add_safetensors(weights, file);
     }
-    manifest_free(&manifest);
     if (result == 0 && weights->count == 0)
         result = error_set("the checkpoint %s has no %s", path, part);
     if (result == 0)

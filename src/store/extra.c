@@ -34,7 +34,7 @@ const char *checkpoint_file_find(const struct checkpoint_file_list *list, const 
 
 int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path) {
     *list = (struct checkpoint_file_list){0};
-    struct manifest manifest;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     struct file_patience patience = {0};
     TRY(manifest_read(&manifest, path));
     file_patience_begin(&patience);
@@ -54,7 +54,6 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
     file_patience_end(&patience);
     if (result < 0)
         checkpoint_file_list_free(list);
-    manifest_free(&manifest);
     return result;
 }
 

@@ -24,12 +24,8 @@ bool checkpoint_exists(const char *folder) {
         return true;
     if (!file_is_folder(folder))
         return file_exists(folder);
-    struct folder_list list;
-    if (folder_list_read(&list, folder) < 0)
-        return false;
-    bool exists = list.count > 0 || folder_own_iteration(folder) >= 0;
-    folder_list_free(&list);
-    return exists;
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
+    return folder_list_read(&list, folder) == 0 && (list.count > 0 || folder_own_iteration(folder) >= 0);
 }
 
 // Reads the manifest and compares its iteration with the folder's name, without reading other files.
@@ -306,11 +302,9 @@ static int check_folder(const struct checkpoint_find *find) {
 static int look_here(const struct checkpoint_find *find, int64_t *iteration) {
     TRY(check_folder(find));
     folder_restore(find->folder);
-    struct folder_list list;
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     TRY(folder_list_read(&list, find->folder));
-    int result = choose(find, &list, iteration);
-    folder_list_free(&list);
-    return result;
+    return choose(find, &list, iteration);
 }
 
 static int find_here(const struct checkpoint_find *find, int64_t *iteration) {

@@ -149,7 +149,7 @@ int folder_marker_parse(const struct buffer *text, const char *name, int64_t *it
 
 // We end the marker with a newline. Without one its last digits may be gone: "6" of "60".
 static int check_uncut(const struct buffer *text, const char *path, const char *folder, int64_t iteration) {
-    struct folder_list list = {0};
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     if ((text->length > 0 && text->data[text->length - 1] == '\n') || folder_list_read(&list, folder) < 0)
         return 0;
     int64_t longer = -1;
@@ -160,7 +160,6 @@ static int check_uncut(const struct buffer *text, const char *path, const char *
         if (list.iterations[i] > iteration && head == iteration)
             longer = list.iterations[i];
     }
-    folder_list_free(&list);
     if (longer < 0)
         return 0;
     return error_set("%s was cut: it holds %" PRId64 " without a newline, and iteration %" PRId64

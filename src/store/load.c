@@ -232,13 +232,10 @@ static int load_all(const struct checkpoint_load *load, const struct part_files 
 }
 
 int checkpoint_load_tensors(const struct checkpoint_load *load) {
-    struct part_files part;
+    OWNED_BY(part_close) struct part_files part = {0};
     TRY(part_open(&part, load));
-    int result = check_all(load, &part);
-    if (result == 0)
-        result = load_all(load, &part);
-    part_close(&part);
-    return result;
+    TRY(check_all(load, &part));
+    return load_all(load, &part);
 }
 
 // Ends the program if the checkpoint could not be read: the answer "no" would ignore what it holds.
@@ -249,40 +246,32 @@ static void end_question(struct file_patience *patience) {
 }
 
 bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
-    struct manifest manifest;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     struct file_patience patience = {0};
     file_patience_begin(&patience);
     int result = manifest_read(&manifest, path);
     end_question(&patience);
-    if (result < 0)
-        return false;
     bool has = false;
-    for (size_t i = 0; i < manifest.count; i++)
+    for (size_t i = 0; result == 0 && i < manifest.count; i++)
         has = has || strcmp(manifest.files[i].holds, part_names[part]) == 0;
-    manifest_free(&manifest);
     return has;
 }
 
 // Only files whose tensors the manifest does not list are opened.
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name) {
-    struct part_files files;
+    OWNED_BY(part_close) struct part_files files = {0};
     const struct checkpoint_load load = {.path = path, .part = part, .is_partial = true};
     struct file_patience patience = {0};
     file_patience_begin(&patience);
     int result = open_files(&files, &load);
     end_question(&patience);
-    if (result < 0)
-        return false;
-    bool has = part_find(&files, name) || is_elsewhere(&files, name);
-    part_close(&files);
-    return has;
+    return result == 0 && (part_find(&files, name) || is_elsewhere(&files, name));
 }
 
 int checkpoint_fits(const struct checkpoint_load *load) {
-    struct part_files files;
+    OWNED_BY(part_close) struct part_files files = {0};
     TRY(part_open(&files, load));
     bool fits = check_all(load, &files) == 0;
-    part_close(&files);
     if (!fits)
         error_clear();
     return fits;

@@ -216,7 +216,7 @@ static int bring_cached(const struct checkpoint_fetch *fetch, const struct manif
 // ---- choosing ----
 
 int checkpoint_fetch_choose(const char *url, int64_t step, int64_t *iteration) {
-    struct folder_list list;
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     int64_t marked = -1;
     *iteration = step;
     if (step >= 0)
@@ -233,7 +233,6 @@ int checkpoint_fetch_choose(const char *url, int64_t step, int64_t *iteration) {
     else if (marker > 0 && *iteration >= 0)
         log_warn("the checkpoint of iteration %" PRId64 " in %s is not complete; using iteration %" PRId64, marked, url,
                  *iteration);
-    folder_list_free(&list);
     return *iteration >= 0;
 }
 

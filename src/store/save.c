@@ -178,19 +178,13 @@ static void gather_sums(struct checkpoint_job *job) {
 
 // Adds the remaining files once those of all ranks are in the folder.
 static int complete_folder(const struct checkpoint_job *job) {
-    struct manifest manifest = {.iteration = job->state.iteration};
+    OWNED_BY(manifest_free) struct manifest manifest = {.iteration = job->state.iteration};
     list_files(job, &manifest);
-    int result = state_write(&job->state, job->temporary, &manifest);
-    if (result == 0)
-        result = extra_write(&job->save.files, job->temporary, &manifest);
-    if (result == 0)
-        result = manifest_write(&manifest, job->temporary);
-    if (result == 0)
-        result = file_sync_folder(job->temporary);
-    if (result == 0 && job->save.check)
-        result = job->save.check(job->save.context, job->temporary);
-    manifest_free(&manifest);
-    return result;
+    TRY(state_write(&job->state, job->temporary, &manifest));
+    TRY(extra_write(&job->save.files, job->temporary, &manifest));
+    TRY(manifest_write(&manifest, job->temporary));
+    TRY(file_sync_folder(job->temporary));
+    return job->save.check ? job->save.check(job->save.context, job->temporary) : 0;
 }
 
 // Removes what was written, and keeps the error message. No rank continues before that is done: otherwise a run that
@@ -211,19 +205,15 @@ static int undo(const struct checkpoint_job *job) {
 
 // Whether a folder is a checkpoint of this program; only those are ever removed.
 static bool is_ours(const char *path, int64_t iteration) {
-    struct manifest manifest;
-    if (manifest_read(&manifest, path) < 0)
-        return false;
-    bool is_same = manifest.iteration == iteration;
-    manifest_free(&manifest);
-    return is_same;
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
+    return manifest_read(&manifest, path) == 0 && manifest.iteration == iteration;
 }
 
 static void remove_old(const struct checkpoint_job *job) {
     const struct checkpoint_save *save = &job->save;
     if (save->keep_last <= 0 && save->replaced[0] <= 0 && save->replaced[1] <= 0)
         return;
-    struct folder_list list;
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     if (folder_list_read(&list, save->folder) < 0) {
         log_warn("old checkpoints were not removed: %s", error_message());
         return;
@@ -241,7 +231,6 @@ static void remove_old(const struct checkpoint_job *job) {
             folder_discard(path) < 0)
             log_warn("an old checkpoint is kept: %s", error_message());
     }
-    folder_list_free(&list);
     error_clear();
 }
 
