@@ -20,10 +20,6 @@ static bool is_scaled(const struct config *config, enum rope_scaling type) {
     return config->model.use_rope_scaling && config->model.rope_scaling_type == type;
 }
 
-static int refuse(const struct gguf_architecture *architecture, const char *what) {
-    return error_set("llama.cpp's %s has no %s; export with --to huggingface instead", architecture->name, what);
-}
-
 static int check_activation(const struct gguf_architecture *architecture, const struct config *config) {
     OWNED char *wanted = memory_printf("%s%s", CONFIG_NAME(model.activation, config_activation(config)),
                                        config_is_gated(config) ? " gated" : "");
@@ -47,19 +43,11 @@ static bool needs_factors(const struct config *config) {
             (!is_usual || config->model.rotary_seq_len_interpolation_factor != 1));
 }
 
-// gpt-oss: llama.cpp hardcodes constants, and windows in the first of every two layers.
-static int check_windows(const struct gguf_architecture *architecture, const struct config *config) {
-    if (gguf_has(architecture, GGUF_BIASES) && config->model.disable_bias_linear)
-        return refuse(architecture, "layers without biases (--disable-bias-linear)");
-    if (!gguf_has(architecture, GGUF_WINDOWS))
-        return 0;
-    if (config->model.activation_func_clamp_value != 7 || config->model.glu_linear_offset != 1)
-        return refuse(architecture, "--activation-func-clamp-value other than 7 or --glu-linear-offset other than 1");
+static bool has_windows_in_turns(const struct config *config) {
     for (int64_t i = 0; i < config->model.num_layers; i++)
         if ((config_layer_window(config, i) > 0) != (i % 2 == 0))
-            return refuse(architecture, "windows in other layers than the first of every two "
-                                        "(--window-attn-skip-freq 2)");
-    return 0;
+            return false;
+    return true;
 }
 
 // ggml rounds YaRN's correction range to whole channels.
@@ -70,89 +58,80 @@ static void tell_yarn(const struct config *config) {
                  "(--no-yarn-correction-range-round-to-int), so its logits will differ slightly");
 }
 
-static int check_rope(const struct gguf_architecture *architecture, const struct config *config) {
-    if (!gguf_has(architecture, GGUF_ROPE))
-        return 0;
-    if (config_rotary_channels(config) != config->model.kv_channels && !gguf_has(architecture, GGUF_PARTIAL_ROPE))
-        return refuse(architecture, "partial rotary embeddings (--rotary-percent)");
-    if (config_has_longrope(config))
-        return refuse(architecture, "choice of LongRoPE's factors by the length of a text, as transformers has it");
-    if (needs_factors(config) && !gguf_has(architecture, GGUF_ROPE_FACTORS))
-        return refuse(architecture, is_scaled(config, ROPE_SCALING_LLAMA3)
-                                        ? "--rope-scaling-type llama3"
-                                        : "YaRN with values other than the defaults");
-    return 0;
-}
+// What an architecture cannot compute: one with all abilities of `has` and none of `lacks`.
+struct limit {
+    unsigned has, lacks;
+    bool is_there;  // in the model
+    const char *what;
+};
 
-// The family already excludes layers, scores and shared experts that llama.cpp lacks.
-static int check_routed(const struct gguf_architecture *architecture, const struct config *config) {
-    return config->model.moe_router_num_groups > 1 && config_group_best(config) != 2
-               ? refuse(architecture, "groups of experts that are judged otherwise than by their two best "
-                                      "(--moe-router-group-best)")
-               : 0;
-}
-
-// llama.cpp scales scores by YaRN as DeepSeek's models do, and recognizes DeepSeek-V2-Lite and its like, whose queries
-// have no latents, by the number of layers.
-static int check_latents(const struct gguf_architecture *architecture, const struct config *config) {
+static int check_limits(const struct gguf_architecture *architecture, const struct config *config) {
+    const struct config_model *m = &config->model;
     struct config_yarn yarn = config_yarn(config);
-    bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->model.mscale == config->model.mscale_all_dim &&
-                    config->model.mscale > 0;
-    int64_t layers = config->model.num_layers;
-    bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->model.padded_vocab_size == 128256);
-    if (!gguf_has(architecture, GGUF_LATENTS))
-        return 0;
-    if (config->model.latent_rotary_halves)
-        return refuse(architecture, "--latent-rotary-halves");
-    if (config_latent_epsilon(config) != config->model.norm_epsilon)
-        return refuse(architecture, "--latent-norm-epsilon beside another --norm-epsilon");
-    if (is_lite && config->model.q_lora_rank > 0)
-        return refuse(architecture, "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers");
-    return yarn.factor > 1 && !is_usual
-               ? refuse(architecture, "YaRN whose --mscale is not --mscale-all-dim, or with other bounds than 32 and 1")
-               : 0;
-}
-
-// Each architecture chooses and weights experts in its own way.
-static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
-    if (!gguf_has(architecture, GGUF_EXPERTS))
-        return 0;
-    if (gguf_has(architecture, GGUF_ROUTED))
-        return check_routed(architecture, config);
-    if (gguf_has(architecture, GGUF_SHARED) && !config->model.moe_shared_expert_gate)
-        return refuse(architecture, "shared experts without a gate (--moe-shared-expert-gate)");
-    if (config_expert_layers(config) != config->model.num_layers)
-        return refuse(architecture, "layers without experts (--moe-layer-freq)");
-    if (config->model.moe_router_pre_softmax == gguf_has(architecture, GGUF_SUMS_TO_ONE))
-        return refuse(architecture, gguf_has(architecture, GGUF_SUMS_TO_ONE)
-                                        ? "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"
-                                        : "weights of experts that add up to 1 (without --moe-router-pre-softmax)");
+    bool is_usual_yarn = yarn.fast == 32 && yarn.slow == 1 && m->mscale == m->mscale_all_dim && m->mscale > 0;
+    // DeepSeek-V2-Lite and its like, whose queries have no latents, are recognized by their number of layers.
+    bool is_lite =
+        m->num_layers == 26 || m->num_layers == 27 || (m->num_layers == 48 && m->padded_vocab_size == 128256);
+    bool has_groups = config_query_groups(config) != m->num_attention_heads;
+    const struct limit rows[] = {
+        // Each chooses and weights experts in its own way. The family already excludes layers, scores and shared
+        // experts that those like DeepSeek lack.
+        {GGUF_EXPERTS | GGUF_ROUTED, 0, m->moe_router_num_groups > 1 && config_group_best(config) != 2,
+         "groups of experts that are judged otherwise than by their two best (--moe-router-group-best)"},
+        {GGUF_EXPERTS | GGUF_SHARED, GGUF_ROUTED, !m->moe_shared_expert_gate,
+         "shared experts without a gate (--moe-shared-expert-gate)"},
+        {GGUF_EXPERTS, GGUF_ROUTED, m->num_experts > 0 && config_expert_layers(config) != m->num_layers,
+         "layers without experts (--moe-layer-freq)"},
+        {GGUF_EXPERTS | GGUF_SUMS_TO_ONE, GGUF_ROUTED, m->moe_router_pre_softmax,
+         "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"},
+        {GGUF_EXPERTS, GGUF_ROUTED | GGUF_SUMS_TO_ONE, !m->moe_router_pre_softmax,
+         "weights of experts that add up to 1 (without --moe-router-pre-softmax)"},
+        {GGUF_ROPE, GGUF_PARTIAL_ROPE, config_rotary_channels(config) != m->kv_channels,
+         "partial rotary embeddings (--rotary-percent)"},
+        {GGUF_ROPE, 0, config_has_longrope(config),
+         "choice of LongRoPE's factors by the length of a text, as transformers has it"},
+        {GGUF_ROPE, GGUF_ROPE_FACTORS, is_scaled(config, ROPE_SCALING_LLAMA3), "--rope-scaling-type llama3"},
+        {GGUF_ROPE, GGUF_ROPE_FACTORS, needs_factors(config), "YaRN with values other than the defaults"},
+        {GGUF_BIASES, 0, m->disable_bias_linear, "layers without biases (--disable-bias-linear)"},
+        // gpt-oss: llama.cpp hardcodes these constants.
+        {GGUF_WINDOWS, 0, m->activation_func_clamp_value != 7 || m->glu_linear_offset != 1,
+         "--activation-func-clamp-value other than 7 or --glu-linear-offset other than 1"},
+        {GGUF_WINDOWS, 0, !has_windows_in_turns(config),
+         "windows in other layers than the first of every two (--window-attn-skip-freq 2)"},
+        {GGUF_LATENTS, 0, m->latent_rotary_halves, "--latent-rotary-halves"},
+        {GGUF_LATENTS, 0, config_latent_epsilon(config) != m->norm_epsilon,
+         "--latent-norm-epsilon beside another --norm-epsilon"},
+        {GGUF_LATENTS, 0, is_lite && m->q_lora_rank > 0,
+         "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers"},
+        // Scores are scaled by YaRN as in DeepSeek's models.
+        {GGUF_LATENTS, 0, yarn.factor > 1 && !is_usual_yarn,
+         "YaRN whose --mscale is not --mscale-all-dim, or with other bounds than 32 and 1"},
+        {0, GGUF_WIDE_HEADS, m->kv_channels * m->num_attention_heads != m->hidden_size,
+         "heads whose total width is not --hidden-size (--kv-channels)"},
+        {0, GGUF_LATENTS | GGUF_GROUPS, has_groups, "--num-query-groups"},
+        {GGUF_KEY_HEADS, GGUF_LATENTS, has_groups, "--num-query-groups"},
+        {0, GGUF_OUTPUT_BIAS, m->disable_bias_linear && m->add_attention_bias,
+         "bias in the attention output (--add-attention-bias)"},
+        {0, 0,
+         m->position_embedding_type == POSITIONS_RELATIVE && m->relative_attention_max_distance != RELATIVE_DISTANCE,
+         "--relative-attention-max-distance other than 128"},
+        {0, 0, m->form == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config),
+         "decoder that is deeper than its encoder"},
+        {0, 0, config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS,
+         "more than 512 layers"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if ((architecture->abilities & rows[i].has) == rows[i].has && !(architecture->abilities & rows[i].lacks) &&
+            rows[i].is_there)
+            return error_set("llama.cpp's %s has no %s; export with --to huggingface instead", architecture->name,
+                             rows[i].what);
     return 0;
 }
 
 int gguf_config_check(const struct gguf_architecture *architecture, const struct config *config) {
     TRY(check_activation(architecture, config));
-    TRY(check_experts(architecture, config));
-    TRY(check_rope(architecture, config));
-    TRY(check_windows(architecture, config));
-    TRY(check_latents(architecture, config));
+    TRY(check_limits(architecture, config));
     tell_yarn(config);
-    if (config->model.kv_channels * config->model.num_attention_heads != config->model.hidden_size &&
-        !gguf_has(architecture, GGUF_WIDE_HEADS))
-        return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
-    if (!gguf_has(architecture, GGUF_LATENTS) && config_query_groups(config) != config->model.num_attention_heads &&
-        (!gguf_has(architecture, GGUF_GROUPS) || gguf_has(architecture, GGUF_KEY_HEADS)))
-        return refuse(architecture, "--num-query-groups");
-    if (config->model.disable_bias_linear && config->model.add_attention_bias &&
-        !gguf_has(architecture, GGUF_OUTPUT_BIAS))
-        return refuse(architecture, "bias in the attention output (--add-attention-bias)");
-    bool is_relative = config->model.position_embedding_type == POSITIONS_RELATIVE;
-    if (is_relative && config->model.relative_attention_max_distance != RELATIVE_DISTANCE)
-        return refuse(architecture, "--relative-attention-max-distance other than 128");
-    if (config->model.form == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
-        return refuse(architecture, "decoder that is deeper than its encoder");
-    if (config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS)
-        return refuse(architecture, "more than 512 layers");
     return 0;
 }
 
