@@ -189,6 +189,10 @@ void phase_end(struct phase *phase) {
     free(phase);
 }
 
+void phase_drop(struct phase **phase) {
+    phase_end(*phase);
+}
+
 void phase_tell_start(void) {
     struct timespec now;
     pthread_mutex_lock(&start_lock);

@@ -6,6 +6,7 @@
 #ifndef BASE_PHASE_H
 #define BASE_PHASE_H
 
+#include "base/memory.h"
 #include <stdint.h>
 
 struct clock;
@@ -22,6 +23,9 @@ void phase_advance(struct phase *phase, int64_t amount);
 // when it is over. The text must live on. For code that does not know the phase; any thread may call it.
 void phase_note(const char *what);
 void phase_end(struct phase *phase);
+// The rest of the block is a phase.
+#define IN_PHASE(label) OWNED_BY(phase_drop) struct phase *phase = phase_begin(label)
+void phase_drop(struct phase **phase);
 // Sets the clock of future phases, see clock.h.
 void phase_set_clock(struct clock *clock);
 // Logs the process's time since its start and the share of each outermost phase; once, at the end of the start.

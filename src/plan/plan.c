@@ -179,11 +179,6 @@ static int run_lists(struct making *making, const struct schedule_shape *shape) 
     return 0;
 }
 
-static void add_executed(struct plan *plan) {
-    for (int i = 0; i < plan->stages; i++)
-        plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
-}
-
 // Elements left to another optimizer, which may have more states per element: tables; vectors are negligible.
 static double elements_left(const struct config *config) {
     double tables = config->model.untie_embeddings_and_output_weights ? 2 : 1;
@@ -218,12 +213,6 @@ static void describe_checkpoint(struct plan *plan, const struct config *config) 
     plan->control.removes_old = config->run.keep_last > 0;
 }
 
-static void find_fullest(struct plan *plan) {
-    for (int i = 1; i < plan->measured; i++)
-        if (plan->stage[i].memory.total > plan->stage[plan->fullest].memory.total)
-            plan->fullest = i;
-}
-
 static int make(struct making *making) {
     struct plan *plan = making->plan;
     const struct config *config = making->options->config;
@@ -232,7 +221,8 @@ static int make(struct making *making) {
     bool is_too_large = false;
     for (int i = 0; i < plan->measured && !is_too_large; i++) {
         TRY(measure_stage(making, i));
-        find_fullest(plan);
+        if (plan->stage[i].memory.total > plan->stage[plan->fullest].memory.total)
+            plan->fullest = i;
         double room = making->options->room;
         is_too_large = room > 0 && (double)plan->stage[plan->fullest].memory.total > room;
     }
@@ -245,7 +235,8 @@ static int make(struct making *making) {
     if (options.splits_rows)
         rows /= making->mesh.length[AXIS_TENSOR];
     making->message_bytes = rows * (double)config->model.hidden_size * (double)dtype_bytes(options.dtype);
-    add_executed(plan);
+    for (int i = 0; i < plan->stages; i++)
+        plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
     describe_checkpoint(plan, config);
     return run_lists(making, &options.schedule);
 }

@@ -7,13 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-static double part(double seconds, const struct plan *plan) {
-    return 100 * seconds / plan->seconds;
-}
-
 static void append_part(struct buffer *out, const char *name, double seconds, const struct plan *plan) {
     if (seconds > 1e-9)
-        buffer_printf(out, "  %-34s %10.1f ms %6.1f %%\n", name, seconds * 1e3, part(seconds, plan));
+        buffer_printf(out, "  %-34s %10.1f ms %6.1f %%\n", name, seconds * 1e3, 100 * seconds / plan->seconds);
 }
 
 static double tokens_per_second(const struct plan *plan) {

@@ -23,11 +23,6 @@ static void flip_bit(unsigned char *element, enum dtype dtype) {
         element[0] ^= dtype == DTYPE_BF16 ? 0x10 : 0x80;
 }
 
-static void make_nan(unsigned char *element, enum dtype dtype) {
-    // All ones are a NaN in every floating-point type.
-    memset(element, 0xFF, dtype_bytes(dtype));
-}
-
 static void spoil_one(struct step *step, struct tensor one, struct fault_effect effect) {
     unsigned char element[8] = {0};
     if (!effect.makes_nan && !effect.flips_bit)
@@ -36,8 +31,8 @@ static void spoil_one(struct step *step, struct tensor one, struct fault_effect 
     device_copy_out(step->device, element, one);
     if (effect.flips_bit)
         flip_bit(element, one.dtype);
-    if (effect.makes_nan)
-        make_nan(element, one.dtype);
+    if (effect.makes_nan)  // all ones are a NaN in every floating-point type
+        memset(element, 0xFF, dtype_bytes(one.dtype));
     device_copy_in(step->device, one, element);
     device_synchronize(step->device);
 }

@@ -83,11 +83,6 @@ static enum dtype choose_precision(const struct device *device) {
                                                                                 : DTYPE_F32;
 }
 
-static void take_precision(struct config *config, enum dtype dtype) {
-    config->run.bf16 = dtype == DTYPE_BF16;
-    config->run.fp16 = dtype == DTYPE_F16;
-}
-
 // Bytes of a step of this mode and micro-batch, measured on paper; SIZE_MAX if there is none.
 static size_t measure_step(const struct setup *like, int64_t micro_batch_size, enum dtype dtype) {
     bool is_training = like->mode == STEP_TRAIN;
@@ -103,7 +98,8 @@ static size_t measure_step(const struct setup *like, int64_t micro_batch_size, e
     config.run.global_batch_size =
         micro_batch_size * config.machine.data_parallel_size * config.machine.pipeline_model_parallel_size;
     config.run.train_iters = config.run.train_samples > 0 ? 0 : config.run.train_iters;
-    take_precision(&config, dtype);
+    config.run.bf16 = dtype == DTYPE_BF16;
+    config.run.fp16 = dtype == DTYPE_F16;
     log_hush(true);
     if (config_validate_for(&config, like->mesh->size, is_training ? CONFIG_TRAIN : CONFIG_EVALUATE) == 0 &&
         mesh_place_config(&mesh, like->mesh->rank, like->mesh->size, &config) == 0 &&

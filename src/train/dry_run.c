@@ -60,13 +60,6 @@ static bool are_alike(const char *a, const char *b) {
     return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
 }
 
-// Appends " lr × 0.5, weight decay × 0" for a parameter without the usual factors.
-static void append_factors(const struct param_list *params, const struct param *param, struct buffer *out) {
-    struct param_factors factors = param_factors(params, param);
-    if (param->factors > 0)
-        buffer_printf(out, "  lr × %g, weight decay × %g", factors.lr, factors.decay);
-}
-
 // Number of parameters like number i, including itself; 0 if an earlier one is like it and stands for all of them.
 static int64_t count_alike(const struct param_list *params, int i) {
     const char *name = params->items[i]->name;
@@ -115,7 +108,9 @@ static void append_parameters(const struct step *step, struct buffer *out) {
                           step_mesh(step)->length[AXIS_TENSOR] > 1 ? 44 : 18, buffer_string(&shape), layers);
         else
             buffer_printf(out, "  %-56s %s", param->name, buffer_string(&shape));
-        append_factors(step_params(step), param, out);
+        struct param_factors factors = param_factors(step_params(step), param);
+        if (param->factors > 0)
+            buffer_printf(out, "  lr × %g, weight decay × %g", factors.lr, factors.decay);
         buffer_append_string(out, "\n");
     }
 }

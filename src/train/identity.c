@@ -149,14 +149,13 @@ static void take(struct identity *identity, const struct identity_sources *sourc
 
 void identity_take(struct identity *identity, const struct identity_sources *sources) {
     struct watchdog_work work;
-    struct phase *phase = phase_begin("hashing the data");
+    IN_PHASE("hashing the data");
     comm_patience_begin(sources->mesh->all, "hashing the data");
     watchdog_begin(&work, WATCHDOG_LOAD, "hashing the data");
     if (sources->mesh->rank == 0)
         take(identity, sources);
     watchdog_end(&work);
     comm_patience_end(sources->mesh->all);
-    phase_end(phase);
 }
 
 void identity_free(struct identity *identity) {

@@ -125,13 +125,6 @@ static int find_beginning(struct found_checkpoint *from, const struct config *co
     return comm_agree(mesh->all, status, "checkpoint to start from");
 }
 
-static void say_loading(const struct found_checkpoint *from) {
-    if (from->iteration >= 0)
-        log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
-    else
-        log_info(" loading weights from %s", from->folder);
-}
-
 // A checkpoint without a training state starts a new run, which a user of --load alone may not expect.
 static void say_weights_only(const struct found_checkpoint *from, bool is_foreign) {
     if (!is_foreign)
@@ -150,7 +143,10 @@ static void say_weights_only(const struct found_checkpoint *from, bool is_foreig
 static int load_weights(struct step *step, struct config *config, const struct found_checkpoint *from,
                         struct progress_state *at, const struct identity *identity) {
     const struct mesh *mesh = step_mesh(step);
-    say_loading(from);
+    if (from->iteration >= 0)
+        log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
+    else
+        log_info(" loading weights from %s", from->folder);
     (void)fault_at(FAULT_AT_LOAD);
     bool is_foreign = found_checkpoint_is_foreign(from), is_release = found_checkpoint_is_release(from);
     bool upcycles = from->is_pretrained ? config->run.moe_use_upcycling : config_upcycles_load(config);

@@ -22,12 +22,6 @@ struct embedded {
     int64_t own_count;
 };
 
-static void embedded_free(struct embedded *embedded) {
-    free(embedded->blocks);
-    free(embedded->queries);
-    free(embedded->own);
-}
-
 static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -140,12 +134,6 @@ static int search_open(struct block_search *search, struct device *device, int64
     return 0;
 }
 
-static void search_close(struct block_search *search) {
-    if (search->memory)
-        device_free(search->device, search->memory);
-    free(search->host);
-}
-
 // The best blocks of queries [from, from + count) of this rank.
 static void search_queries(const struct block_search *search, const struct embedded *embedded, int64_t from,
                            int64_t count, struct retrieval_best *best) {
@@ -196,7 +184,8 @@ static int search_all(const struct retrieval *retrieval, const struct embedded *
         progress_update(&progress, (double)(from + count), NULL);
     }
     progress_end(&progress, NULL);
-    search_close(&search);
+    device_free(search.device, search.memory);
+    free(search.host);
     return 0;
 }
 
@@ -244,7 +233,9 @@ int retrieval_run(const struct retrieval *retrieval, struct retrieval_result *re
             ++*queries;
         status = search_all(retrieval, &embedded, *queries, counts);
     }
-    embedded_free(&embedded);
+    free(embedded.blocks);
+    free(embedded.queries);
+    free(embedded.own);
     if (status < 0)
         return -1;
     sum_counts(step_mesh(retrieval->step), counts, OPS_MOST_TOPS + 1);

@@ -75,10 +75,8 @@ static int open_step(struct sampler *sampler) {
     struct step_options options = setup_options(&setup);
     options.weights_of = sampler->options.step;
     options.largest.T = find_window(sampler);
-    struct phase *phase = phase_begin("preparing the samples");
-    int status = setup_open(&sampler->step, &setup, &options);
-    phase_end(phase);
-    return status < 0 ? error_context("for the texts of --sample-interval") : 0;
+    IN_PHASE("preparing the samples");
+    return setup_open(&sampler->step, &setup, &options) < 0 ? error_context("for the texts of --sample-interval") : 0;
 }
 
 int sampler_open(struct sampler **result, const struct sampler_options *options) {
@@ -144,7 +142,7 @@ static int generate_text(struct sampler *sampler, int64_t i, struct sample_text 
 }
 
 void sampler_run(struct sampler *sampler, int64_t iteration, struct report *report) {
-    struct phase *phase = phase_begin("generating the samples");
+    IN_PHASE("generating the samples");
     step_settle(sampler->options.step);
     for (int64_t i = 0; i < sampler->count; i++) {
         struct sample_text sample = {.stream = {.tokenizer = sampler->options.tokenizer}};
@@ -161,5 +159,4 @@ void sampler_run(struct sampler *sampler, int64_t iteration, struct report *repo
         token_stream_free(&sample.stream);
         buffer_free(&sample.text);
     }
-    phase_end(phase);
 }

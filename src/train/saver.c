@@ -21,12 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_saving(const struct saver *saver, int64_t iteration) {
-    OWNED_BY(buffer_free) struct buffer text = {0};
-    console_saving(&text, clock_wall_seconds(), iteration, saver->folder);
-    report_print_long(saver->report, buffer_string(&text));
-}
-
 static void print_saved(struct saver *saver) {
     struct buffer text = {0};
     saver->seconds = clock_seconds() - saver->started;
@@ -275,7 +269,9 @@ static int keep_place(void *place, const char *folder) {
 static int save_to(struct saver *saver, struct progress_state *at, const char *folder) {
     const struct config *config = saver->config;
     saver->folder = folder;
-    print_saving(saver, at->iteration);
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    console_saving(&text, clock_wall_seconds(), at->iteration, folder);
+    report_print_long(saver->report, buffer_string(&text));
     saver->started = clock_seconds();
     fault_set_save(at->iteration);
     (void)fault_at(FAULT_AT_SAVE);

@@ -238,12 +238,11 @@ void state_describe_rest(const struct config *config, const struct progress_stat
 
 static int save(const struct run_state *run, const char *what, int (*write)(const struct checkpoint_save *options)) {
     struct saving saving;
-    struct watchdog_work work;
+    OWNED_BY(watchdog_end) struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_SAVE, what);
     begin_saving(&saving, run);
     int status = write(&saving.options);
     end_saving(&saving, run->step);
-    watchdog_end(&work);
     return status;
 }
 
@@ -252,20 +251,17 @@ int state_check_save(const struct run_state *run) {
 }
 
 int state_save(const struct run_state *run) {
-    struct phase *phase = phase_begin("saving the checkpoint");
-    int status = save(run, "saving the checkpoint", checkpoint_save);
-    phase_end(phase);
-    return status;
+    IN_PHASE("saving the checkpoint");
+    return save(run, "saving the checkpoint", checkpoint_save);
 }
 
 int state_save_start(const struct run_state *run, struct checkpoint_job **job) {
     struct saving saving;
-    struct watchdog_work work;
+    OWNED_BY(watchdog_end) struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_SAVE, "saving the checkpoint");
     begin_saving(&saving, run);
     int status = checkpoint_save_start(job, &saving.options);
     end_saving(&saving, run->step);
-    watchdog_end(&work);
     return status;
 }
 
@@ -429,75 +425,60 @@ static int resume(const struct run_state *run, const char *path, const struct ch
 static int load(const struct run_state *run, const char *path, bool with_optimizer) {
     struct step *step = run->step;
     struct progress_state *progress = run->progress;
-    struct checkpoint_state state;
+    OWNED_BY(checkpoint_state_free) struct checkpoint_state state = {0};
     bool is_centered = false;
     TRY(checkpoint_load_state(path, &state));
-    int status = check_config(run->config, &state, path, &is_centered);
-    if (status == 0 && with_optimizer)
-        status = check_optimizer(path);
-    if (status == 0)
-        status = load_weights(run, path, with_optimizer && has_masters(step, path), is_centered);
-    if (status == 0)
-        status = expert_bias_load(step, run->config, path);
-    if (status == 0 && with_optimizer)
-        status = resume(run, path, &state);
-    if (status == 0 && progress) {
-        progress->iteration = state.iteration;
-        progress->consumed_train_samples = state.consumed_train_samples;
-        progress->consumed_valid_samples = state.consumed_valid_samples;
-        // Without the optimizer the schedule starts again, as in Megatron.
-        progress->schedule_samples = with_optimizer ? state.schedule_samples : 0;
-        progress->skipped_train_samples = state.skipped_train_samples;
-        progress->flops_so_far = state.flops_so_far;
-        progress->replicas_verified = 0;
-        if (progress->past)
-            *progress->past = state.past;
-    }
-    checkpoint_state_free(&state);
-    return status;
+    TRY(check_config(run->config, &state, path, &is_centered));
+    if (with_optimizer)
+        TRY(check_optimizer(path));
+    TRY(load_weights(run, path, with_optimizer && has_masters(step, path), is_centered));
+    TRY(expert_bias_load(step, run->config, path));
+    if (with_optimizer)
+        TRY(resume(run, path, &state));
+    if (!progress)
+        return 0;
+    progress->iteration = state.iteration;
+    progress->consumed_train_samples = state.consumed_train_samples;
+    progress->consumed_valid_samples = state.consumed_valid_samples;
+    // Without the optimizer the schedule starts again, as in Megatron.
+    progress->schedule_samples = with_optimizer ? state.schedule_samples : 0;
+    progress->skipped_train_samples = state.skipped_train_samples;
+    progress->flops_so_far = state.flops_so_far;
+    progress->replicas_verified = 0;
+    if (progress->past)
+        *progress->past = state.past;
+    return 0;
 }
 
 int state_load(const struct run_state *run, const char *path, bool with_optimizer) {
-    struct phase *phase = phase_begin("loading the checkpoint");
-    int status = load(run, path, with_optimizer);
-    phase_end(phase);
-    return status;
+    IN_PHASE("loading the checkpoint");
+    return load(run, path, with_optimizer);
 }
 
 int state_load_found(const struct run_state *run, const struct found_checkpoint *from, bool with_optimizer) {
-    if (!found_checkpoint_is_foreign(from))
-        return state_load(run, from->path, with_optimizer);
-    CHECK(!with_optimizer);
-    struct phase *phase = phase_begin("loading the checkpoint");
-    int status = load_foreign_weights(run, from->path);
-    phase_end(phase);
-    return status;
-}
-
-static void note_changes(const struct config *config, const struct checkpoint_state *state, const char *path) {
-    OWNED_BY(buffer_free) struct buffer changes = {0};
-    config_list_changes(config, state->config_json, &changes);
-    if (changes.length > 0)
-        log_warn_once("settings differ from the checkpoint %s: %s; ignore this if intended", path, changes.data);
+    IN_PHASE("loading the checkpoint");
+    CHECK(!with_optimizer || !found_checkpoint_is_foreign(from));
+    return found_checkpoint_is_foreign(from) ? load_foreign_weights(run, from->path)
+                                             : load(run, from->path, with_optimizer);
 }
 
 int state_match_schedule(struct config *config, const char *path) {
-    struct checkpoint_state state;
+    OWNED_BY(checkpoint_state_free) struct checkpoint_state state = {0};
     OWNED struct json *object = NULL;
     TRY(check_optimizer(path));
     TRY(checkpoint_load_state(path, &state));
-    int status = parse_config(&object, &state, path);
+    TRY(parse_config(&object, &state, path));
+    if (!object)
+        return 0;
     // If it is another model, nothing else is worth comparing.
-    if (status == 0 && object)
-        status = likeness_check_json(object, config, false, path);
-    if (status == 0 && object)
-        status = config_check_storage(config, object, path);
-    if (status == 0 && object)
-        status = config_match_schedule(config, object, path);
-    if (status == 0 && object)
-        note_changes(config, &state, path);
-    checkpoint_state_free(&state);
-    return status;
+    TRY(likeness_check_json(object, config, false, path));
+    TRY(config_check_storage(config, object, path));
+    TRY(config_match_schedule(config, object, path));
+    OWNED_BY(buffer_free) struct buffer changes = {0};
+    config_list_changes(config, state.config_json, &changes);
+    if (changes.length > 0)
+        log_warn_once("settings differ from the checkpoint %s: %s; ignore this if intended", path, changes.data);
+    return 0;
 }
 
 // The checkpoint's own copies of the tokenizer's files come before the paths it remembers, which may be of another
@@ -532,12 +513,10 @@ static int load_foreign_config(struct config *config, const char *path) {
 }
 
 int state_read_config(struct json **object, const char *path) {
-    struct checkpoint_state state;
+    OWNED_BY(checkpoint_state_free) struct checkpoint_state state = {0};
     *object = NULL;
     TRY(checkpoint_load_state(path, &state));
-    int status = parse_config(object, &state, path);
-    checkpoint_state_free(&state);
-    return status;
+    return parse_config(object, &state, path);
 }
 
 int state_read_resumed(struct json **object, const struct config *config) {
@@ -558,18 +537,14 @@ int state_load_config(struct config *config, const struct found_checkpoint *from
     const char *path = from->path;
     if (found_checkpoint_is_foreign(from))
         return load_foreign_config(config, path);
-    struct checkpoint_state state;
+    OWNED_BY(checkpoint_state_free) struct checkpoint_state state = {0};
     OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list files = {0};
     OWNED struct json *object = NULL;
     TRY(checkpoint_load_state(path, &state));
-    int status = parse_config(&object, &state, path);
-    if (status == 0)
-        status = object ? config_from_json(config, object)
-                        : error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
-    if (status == 0)
-        status = checkpoint_file_list_read(&files, path);
-    if (status == 0)
-        status = use_own_files(config, &files);
-    checkpoint_state_free(&state);
-    return status;
+    TRY(parse_config(&object, &state, path));
+    if (!object)
+        return error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
+    TRY(config_from_json(config, object));
+    TRY(checkpoint_file_list_read(&files, path));
+    return use_own_files(config, &files);
 }

@@ -88,19 +88,17 @@ static int start_loaders(struct trainer *trainer) {
 }
 
 static int open_loaders(struct trainer *trainer) {
-    struct phase *phase = phase_begin("opening the data and building its sample index");
-    int status = datasets_open(
-        &trainer->datasets, &(struct datasets_options){.config = trainer->config,
-                                                       .mesh = trainer->mesh,
-                                                       .local_rank = trainer->local_rank,
-                                                       .tokenizer = trainer->tokenizer,
-                                                       .texts = &trainer->texts,
-                                                       .iteration = trainer->at.iteration,
-                                                       .consumed_train_samples = trainer->at.consumed_train_samples,
-                                                       .consumed_valid_samples = trainer->at.consumed_valid_samples});
-    status = status < 0 ? status : start_loaders(trainer);
-    phase_end(phase);
-    return status;
+    IN_PHASE("opening the data and building its sample index");
+    TRY(datasets_open(&trainer->datasets,
+                      &(struct datasets_options){.config = trainer->config,
+                                                 .mesh = trainer->mesh,
+                                                 .local_rank = trainer->local_rank,
+                                                 .tokenizer = trainer->tokenizer,
+                                                 .texts = &trainer->texts,
+                                                 .iteration = trainer->at.iteration,
+                                                 .consumed_train_samples = trainer->at.consumed_train_samples,
+                                                 .consumed_valid_samples = trainer->at.consumed_valid_samples}));
+    return start_loaders(trainer);
 }
 
 // Opens the run's inputs and outputs, and chooses the flags that were not given.
@@ -412,10 +410,8 @@ static bool needs_results(const struct trainer *trainer) {
 }
 
 static int check_replicas(struct trainer *trainer) {
-    struct phase *phase = phase_begin("comparing the replicas");
-    int status = step_check_replicas(trainer->step);
-    phase_end(phase);
-    return status;
+    IN_PHASE("comparing the replicas");
+    return step_check_replicas(trainer->step);
 }
 
 // Does what is due at this iteration by one of the intervals. All results must be known.

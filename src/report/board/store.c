@@ -106,12 +106,6 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void init_conditions(struct board_store *store) {
-    pthread_cond_init(&store->work, NULL);
-    pthread_cond_init(&store->changed, NULL);
-    pthread_cond_init(&store->pause, NULL);
-}
-
 static int start_threads(struct board_store *store) {
     int wanted = pool_available_processors();
     wanted = wanted < STORE_MOST_THREADS ? wanted : STORE_MOST_THREADS;
@@ -135,7 +129,9 @@ int board_store_open(struct board_store **result, const struct board_store_optio
     store->bin_limit = PYRAMID_MOST_BINS;
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->zoom, NULL);
-    init_conditions(store);
+    pthread_cond_init(&store->work, NULL);
+    pthread_cond_init(&store->changed, NULL);
+    pthread_cond_init(&store->pause, NULL);
     // A cache that cannot be written is treated as missing.
     if (store->cache_dir && file_make_folders(store->cache_dir) < 0) {
         error_clear();
