@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+int number_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 enum { LONGEST_NUMBER = 400 };  // a double may have more than 300 digits before its point
 
 static bool is_digit(char c) {

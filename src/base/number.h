@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+int number_compare(const void *a, const void *b);  // of two doubles, for qsort
+
 // Copies the text without its underscores. False if one of them does not stand between two digits, or if the copy
 // does not fit.
 bool number_plain(const char *text, char *plain, size_t size);

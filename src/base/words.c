@@ -4,6 +4,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+int words_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 enum { LONGEST_NAME = 80, LEAST_LETTERS = 3, FAR_AWAY = 1 << 20 };
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one name into the other.

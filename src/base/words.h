@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+int words_compare(const void *a, const void *b);  // of two char *, for qsort
+
 // The name that a mistyped one probably meant.
 struct nearest {
     const char *name;  // as typed; _ and - are the same letter

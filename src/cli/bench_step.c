@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/rng.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
@@ -207,11 +208,6 @@ struct times {
     double joules;                  // of all timed steps
 };
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 // Warm-up steps, until passes are recorded if the device does that; then `steps` queued ahead as in the trainer.
 static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
     enum { WARMING = 4 };
@@ -241,7 +237,7 @@ static int time_steps(struct step *step, const struct step_source *source, int64
     if (times->sensors)
         TRY(sensors_joules(times->sensors, &times->joules));
     times->joules -= before;
-    qsort(times->between, (size_t)steps, sizeof *times->between, compare);
+    qsort(times->between, (size_t)steps, sizeof *times->between, number_compare);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
@@ -40,10 +41,6 @@ static const struct flag merge_rows[] = {
     TEXT("--output-prefix", output_prefix, NULL, "PREFIX", "write PREFIX.bin and PREFIX.idx", .required = true),
 };
 
-static int compare_strings(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 // The names of all .bin and .idx files of a folder, without extension; a pair gives two equal names.
 static int list_names(const char *folder, struct string_list *found) {
     DIR *stream = opendir(folder);
@@ -62,7 +59,7 @@ static int list_names(const char *folder, struct string_list *found) {
         return error_set("cannot list all of %s: %s; check the disk", folder, strerror(error));
     if (found->count == 0)
         return error_set("there is no dataset (.bin with .idx) in %s", folder);
-    qsort(found->items, (size_t)found->count, sizeof *found->items, compare_strings);
+    qsort(found->items, (size_t)found->count, sizeof *found->items, words_compare);
     return 0;
 }
 

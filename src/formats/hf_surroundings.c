@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/words.h"
 #include "formats/names.h"
 #include "store/extra.h"
 #include "store/manifest.h"
@@ -55,10 +56,6 @@ static void leave(struct buffer *left, const char *name, const char *why) {
     buffer_printf(left, "%s%s (%s)", left->length > 0 ? ", " : "", name, why);
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 // The names in a folder, in order; each to be freed, and the array.
 static char **list_names(const char *folder, size_t *count) {
     char **names = NULL;
@@ -74,7 +71,7 @@ static char **list_names(const char *folder, size_t *count) {
     if (stream)
         closedir(stream);
     if (names)
-        qsort(names, *count, sizeof names[0], compare_names);
+        qsort(names, *count, sizeof names[0], words_compare);
     return names;
 }
 

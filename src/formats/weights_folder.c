@@ -1,6 +1,7 @@
 // The model files of a Hugging Face folder. An index, X.index.json, has {"weight_map": {"tensor": "file", …}}; it must
 // name files of its own folder, every tensor it places must be in that file, and every tensor of the files must be in
 // it.
+#include "base/words.h"
 #include "formats/weights.h"
 
 #include "base/error.h"
@@ -28,10 +29,6 @@ static bool is_plain_name(const struct json *value) {
            !strchr(value->string, '/') && value->string[0] != '.';
 }
 
-static int compare_texts(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int list_files(struct index *index) {
     index->files = memory_alloc((index->map->count + 1) * sizeof index->files[0]);
     for (size_t i = 0; i < index->map->count; i++) {
@@ -40,7 +37,7 @@ static int list_files(struct index *index) {
                              index->map->keys[i].string);
         index->files[i] = index->map->items[i].string;
     }
-    qsort(index->files, index->map->count, sizeof index->files[0], compare_texts);
+    qsort(index->files, index->map->count, sizeof index->files[0], words_compare);
     for (size_t i = 0; i < index->map->count; i++)
         if (i == 0 || strcmp(index->files[i], index->files[i - 1]) != 0)
             index->files[index->count++] = index->files[i];

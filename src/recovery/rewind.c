@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "parallel/replicas.h"
 #include "recovery/run_folders.h"
@@ -91,13 +92,8 @@ static const double NORMAL = 1.4826;
 // that has converged would cause false alarms.
 static const double LEAST_LOSS = 0.01, LEAST_NORM = 0.05;
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_of(double *values, int64_t count) {
-    qsort(values, (size_t)count, sizeof values[0], compare);
+    qsort(values, (size_t)count, sizeof values[0], number_compare);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "ops/device.h"
 #include <math.h>
 #include <stdlib.h>
@@ -20,13 +21,8 @@ static double measure(const struct rank_times *times, enum measure what) {
     return what == MEASURE_STALL ? times->stall : times->step - times->wait;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double stragglers_value_at(double *values, int count, int index) {
-    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    qsort(values, (size_t)count, sizeof *values, number_compare);
     return values[index];
 }
 

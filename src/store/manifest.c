@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/phase.h"
+#include "base/words.h"
 #include "store/folder.h"
 #include <dirent.h>
 #include <errno.h>
@@ -189,15 +190,11 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
     return result;
 }
 
-static int compare_texts(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int check_names(const struct manifest *manifest) {
     OWNED const char **names = memory_alloc((manifest->count + 1) * sizeof names[0]);
     for (size_t i = 0; i < manifest->count; i++)
         names[i] = manifest->files[i].name;
-    qsort(names, manifest->count, sizeof names[0], compare_texts);
+    qsort(names, manifest->count, sizeof names[0], words_compare);
     for (size_t i = 1; i < manifest->count; i++)
         if (strcmp(names[i], names[i - 1]) == 0)
             return error_set("it lists \"%.64s\" twice", names[i]);

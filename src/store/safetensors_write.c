@@ -1,5 +1,6 @@
 // Writes safetensors: the header is complete before the first byte of data, because sizes follow from shapes; the hash
 // is computed while writing, so the file is never read again.
+#include "base/words.h"
 #include "store/safetensors.h"
 
 #include "base/error.h"
@@ -21,15 +22,11 @@ static int tensor_data_bytes(const struct safetensors_tensor *tensor, size_t *by
     return 0;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int check_names(const struct safetensors_layout *layout) {
     OWNED const char **names = memory_alloc((layout->count + 1) * sizeof names[0]);
     for (size_t i = 0; i < layout->count; i++)
         names[i] = layout->tensors[i].name;
-    qsort(names, layout->count, sizeof names[0], compare_names);
+    qsort(names, layout->count, sizeof names[0], words_compare);
     int result = 0;
     for (size_t i = 0; i < layout->count && result == 0; i++) {
         if (strcmp(names[i], metadata_key) == 0)

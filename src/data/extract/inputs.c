@@ -1,5 +1,6 @@
 // Expands the values of --input into existing files.
 #include "data/extract/inputs.h"
+#include "base/words.h"
 #include "data/extract/content.h"
 #include "data/extract/text_format.h"
 #include "base/buffer.h"
@@ -17,11 +18,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-// strcmp order in every locale, so that a dataset does not depend on the locale.
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
 
 // ---- names ----
 
@@ -223,7 +219,7 @@ static int expand_pattern(struct string_list *files, const char *pattern) {
         return error_set("no file matches %s; check the path", pattern);
     }
     struct string_list names = {0};
-    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_names);
+    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, words_compare);
     for (size_t i = 0; i < found.gl_pathc; i++)
         if (!file_is_folder(found.gl_pathv[i]))
             string_list_add(&names, found.gl_pathv[i]);
@@ -285,7 +281,7 @@ static int expand_folder(struct string_list *files, const char *path, const char
         say_left_out(&walk.left, path);
     left_out_free(&walk.left);
     TRY(status);
-    qsort(files->items + before, (size_t)(files->count - before), sizeof *files->items, compare_names);
+    qsort(files->items + before, (size_t)(files->count - before), sizeof *files->items, words_compare);
     return 0;
 }
 

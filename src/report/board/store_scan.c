@@ -6,6 +6,7 @@
 #include "base/file_remedy.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/words.h"
 #include "config/flag.h"
 #include "report/board/internal.h"
 #include "report/board/store.h"
@@ -51,13 +52,9 @@ static bool is_events_name(const char *name) {
     return strstr(name, "tfevents") != NULL;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void names_sort(struct string_list *names) {
     if (names->count > 1)
-        qsort(names->items, (size_t)names->count, sizeof names->items[0], compare_names);
+        qsort(names->items, (size_t)names->count, sizeof names->items[0], words_compare);
 }
 
 static struct found_run *add_run(struct found_runs *found, char *path, const char *name, bool is_events) {
