@@ -55,7 +55,7 @@ template <enum grouped_kind KIND, bool A_IS_E5M2>
 static __device__ __forceinline__ void multiply_places(float (&sums)[128], stages<GROUPED_STAGES> &stages,
                                                        stage_turn<GROUPED_STAGES> &turn, const struct hopper_tile &tile,
                                                        const struct float8_args &args, int group) {
-    int64_t columns = KIND == GROUPED_FORWARD ? args.grouped.outputs : args.grouped.inputs;
+    int64_t columns = KIND == GROUPED_FORWARD ? args.outputs : args.inputs;
     int64_t blocks = (columns + HALF_COLUMNS - 1) / HALF_COLUMNS, block = tile.column / HALF_COLUMNS;
     int64_t second = block + 1 < blocks ? args.b_width : 0;
     const float *a = args.a_range + thread_row(tile);
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void
 multiply_gradient_tile(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage_turn<GROUPED_STAGES> &turn,
                        const struct hopper_tile &tile, const struct float8_args &args, int group) {
     int64_t row = thread_row(tile), block = tile.first / STEP8;
-    int left = (int)(tile.inner / STEP8), last = (int)(min((int64_t)COLUMNS, args.grouped.inputs - tile.column) - 1);
+    int left = (int)(tile.inner / STEP8), last = (int)(min((int64_t)COLUMNS, args.inputs - tile.column) - 1);
     // The number of outputs is a multiple of 16: either both rows of a thread exist, or none.
     const float *a = args.a_range + block * args.a_width + (row < tile.rows_end ? row : 0);
     const float *b = args.b_range + block * args.b_width + tile.column + threadIdx.x % 4 * 2;
@@ -158,7 +158,7 @@ template <bool A_IS_E5M2>
 static __device__ __forceinline__ void
 multiply_gradients(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage_turn<GROUPED_STAGES> &turn,
                    const struct hopper_tile &tile, const struct float8_args &args, int group) {
-    if (tile.column + COLUMNS <= args.grouped.inputs)
+    if (tile.column + COLUMNS <= args.inputs)
         multiply_gradient_tile<A_IS_E5M2, true>(sums, stages, turn, tile, args, group);
     else
         multiply_gradient_tile<A_IS_E5M2, false>(sums, stages, turn, tile, args, group);

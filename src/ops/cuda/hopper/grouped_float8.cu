@@ -33,30 +33,6 @@ static __device__ __forceinline__ struct inner_range inner_of(const struct hoppe
     return range;
 }
 
-// One thread: copies the operands of all tiles of this block.
-template <enum grouped_kind KIND>
-static __device__ __forceinline__ void copy_float8(stages<GROUPED_STAGES> &stages, const hopper_tiles<KIND> &tiles,
-                                                   const CUtensorMap *a_map, const CUtensorMap *b_map) {
-    stage_turn<GROUPED_STAGES> turn = {0, 1};
-    prefetch_map(a_map);
-    prefetch_map(b_map);
-    for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
-        struct hopper_tile tile = tiles.at(number);
-        // GROUPED_INPUT: the experts' matrices are side by side.
-        struct inner_range inner = inner_of<KIND>(tile);
-        int64_t b_first = KIND == GROUPED_INPUT ? tile.expert * tile.inner : inner.first;
-        int matrix = KIND == GROUPED_FORWARD ? tile.expert : 0;
-        for (int64_t step = 0; step < inner.count; step += STEP8, turn.next()) {
-            uint64_t *full = &stages.full[turn.stage];
-            uint8_t *a = stages.memory + turn.stage * STAGE_BYTES;
-            barrier_wait(&stages.empty[turn.stage], turn.parity);
-            barrier_expect(full, STAGE_BYTES);
-            copy_box(a, a_map, full, inner.first + step, tile.row, 0);
-            copy_box(a + A_BYTES, b_map, full, b_first + step, tile.column, matrix);
-        }
-    }
-}
-
 // Zeroes the bytes of a 16-byte chunk before `first` and from `end` on.
 static __device__ __forceinline__ void clear_bytes(uint4 *chunk, int first, int end) {
     uint32_t word[4] = {chunk->x, chunk->y, chunk->z, chunk->w};
@@ -128,127 +104,90 @@ static __device__ __forceinline__ void multiply_exactly(float (&sums)[128], stag
     }
 }
 
-// The sums of a tile, times the factors of both operands.
-template <enum grouped_kind KIND, enum scaled8 SCALED>
-static __device__ __forceinline__ void multiply_tile8(float (&sums)[128], stages<GROUPED_STAGES> &stages,
-                                                      stage_turn<GROUPED_STAGES> &turn, const struct hopper_tile &tile,
-                                                      const struct float8_args &args, float factor) {
-    int group = threadIdx.x / 128 - 1;
-    if constexpr (SCALED != BY_RANGE && KIND == GROUPED_WEIGHT)
-        multiply_gradients<SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
-    else if constexpr (SCALED != BY_RANGE)
-        multiply_places<KIND, SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
-    else if constexpr (KIND == GROUPED_FORWARD)
-        multiply_short(sums, stages, turn, tile.inner, group);
-    else
-        multiply_exactly<KIND == GROUPED_WEIGHT>(sums, stages, turn, inner_of<KIND>(tile), group);
-#pragma unroll
-    for (int i = 0; i < 128 && SCALED == BY_RANGE; i++)
-        sums[i] *= factor;
-}
+template <grouped_kind KIND_, scaled8 SCALED> struct float8_engine {
+    typedef __nv_bfloat16 T;
+    typedef struct float8_args ARGS;
+    static const grouped_kind KIND = KIND_;
+    static const int COPY_REGISTERS = 24, SUM_REGISTERS = 240;
+    const ARGS &args;
+    float factor;
 
-template <enum grouped_kind KIND, enum scaled8 SCALED>
-static __device__ __forceinline__ void compute_float8(const struct float8_args &args, stages<GROUPED_STAGES> &stages,
-                                                      const hopper_tiles<KIND> &tiles, const CUtensorMap *d_map) {
-    const struct grouped_args &grouped = args.grouped;
-    stage_turn<GROUPED_STAGES> turn = {0, 0};
-    int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
-    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * store_memory<KIND>::WARP_BYTES;
-    float sums[128], factor = 1;
-    if (SCALED == BY_RANGE)
-        factor = args.a_range[RANGE_FACTOR] * args.b_range[RANGE_FACTOR];
-    for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
-        struct hopper_tile tile = tiles.at(number);
-        tile.row += group * 64;
-        if (KIND == GROUPED_WEIGHT && tile.inner == 0 && grouped.adds)
-            continue;
-        if (KIND == GROUPED_WEIGHT && grouped.adds)
-            prefetch_floats(tile, grouped);
-        multiply_tile8<KIND, SCALED>(sums, stages, turn, tile, args, factor);
-        if (KIND == GROUPED_WEIGHT)
-            store_boxes(d_map, sums, part, tile, grouped);
+    __device__ __forceinline__ float8_engine(const ARGS &a)
+        : args(a), factor(SCALED == BY_RANGE ? a.a_range[RANGE_FACTOR] * a.b_range[RANGE_FACTOR] : 1.0f) {}
+
+    static __device__ __forceinline__ void copy(stages<GROUPED_STAGES> &stages, const hopper_tiles<KIND> &tiles,
+                                                const CUtensorMap *a_map, const CUtensorMap *b_map) {
+        stage_turn<GROUPED_STAGES> turn = {0, 1};
+        for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+            struct hopper_tile tile = tiles.at(number);
+            // GROUPED_INPUT: the experts' matrices are side by side.
+            struct inner_range inner = inner_of<KIND>(tile);
+            int64_t b_first = KIND == GROUPED_INPUT ? tile.expert * tile.inner : inner.first;
+            int matrix = KIND == GROUPED_FORWARD ? tile.expert : 0;
+            for (int64_t step = 0; step < inner.count; step += STEP8, turn.next()) {
+                uint64_t *full = &stages.full[turn.stage];
+                uint8_t *a = stages.memory + turn.stage * STAGE_BYTES;
+                barrier_wait(&stages.empty[turn.stage], turn.parity);
+                barrier_expect(full, STAGE_BYTES);
+                copy_box(a, a_map, full, inner.first + step, tile.row, 0);
+                copy_box(a + A_BYTES, b_map, full, b_first + step, tile.column, matrix);
+            }
+        }
+    }
+
+    // Times the factors of both operands.
+    __device__ __forceinline__ void multiply(float (&sums)[128], stages<GROUPED_STAGES> &stages,
+                                             stage_turn<GROUPED_STAGES> &turn, const struct hopper_tile &tile,
+                                             int group) const {
+        if constexpr (SCALED != BY_RANGE && KIND == GROUPED_WEIGHT)
+            multiply_gradients<SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
+        else if constexpr (SCALED != BY_RANGE)
+            multiply_places<KIND, SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
+        else if constexpr (KIND == GROUPED_FORWARD)
+            multiply_short(sums, stages, turn, tile.inner, group);
         else
-            store_halves((__nv_bfloat16 *)grouped.d, sums, (__nv_bfloat16 *)part, tile,
-                         KIND == GROUPED_FORWARD ? grouped.outputs : grouped.inputs);
+            multiply_exactly<KIND == GROUPED_WEIGHT>(sums, stages, turn, inner_of<KIND>(tile), group);
+#pragma unroll
+        for (int i = 0; i < 128 && SCALED == BY_RANGE; i++)
+            sums[i] *= factor;
     }
-    if (KIND == GROUPED_WEIGHT && threadIdx.x % 32 == 0)
-        stores_wait();
-}
+};
 
-template <enum grouped_kind KIND, enum scaled8 SCALED>
-static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
-    grouped_float8_kernel(struct float8_args args, const __grid_constant__ CUtensorMap a_map,
-                          const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap d_map) {
-    extern __shared__ uint8_t memory[];
-    __shared__ int before[KIND == GROUPED_WEIGHT ? 1 : ROUTER_MOST_EXPERTS + 1];
-    __shared__ stages<GROUPED_STAGES> stages;
-    stages_open(stages, memory);
-    if (KIND != GROUPED_WEIGHT)
-        count_tiles<HOPPER_THREADS>(before, args.grouped, ROWS);
-    __syncthreads();
-    hopper_tiles<KIND> tiles(args.grouped, before);
-    if (threadIdx.x < HOPPER_THREADS - COMPUTE_THREADS) {
-        give_registers<24>();
-        if (threadIdx.x == 0)
-            copy_float8<KIND>(stages, tiles, &a_map, &b_map);
-    } else {
-        take_registers<240>();
-        compute_float8<KIND, SCALED>(args, stages, tiles, &d_map);
-    }
-}
-
-typedef void (*float8_kernel)(struct float8_args, CUtensorMap, CUtensorMap, CUtensorMap);
-
-template <enum scaled8 SCALED> static float8_kernel float8_kernel_of(enum grouped_kind kind) {
-    return kind == GROUPED_WEIGHT  ? grouped_float8_kernel<GROUPED_WEIGHT, SCALED>
-           : kind == GROUPED_INPUT ? grouped_float8_kernel<GROUPED_INPUT, SCALED>
-                                   : grouped_float8_kernel<GROUPED_FORWARD, SCALED>;
-}
-
-// Without blocks the dtype of the first operand follows from the kind.
-static float8_kernel choose_float8(const struct op_grouped_matmul *op) {
-    if (op->a_scaling == SCALING_TENSOR)
-        return float8_kernel_of<BY_RANGE>(op->kind);
-    if (op->a.dtype == DTYPE_E5M2)
-        return float8_kernel_of<BY_BLOCKS_E5M2>(op->kind);
-    return float8_kernel_of<BY_BLOCKS_E4M3>(op->kind);
-}
-
-static struct float8_args float8_args_of(const struct op_grouped_matmul *op, struct grouped_args grouped) {
-    struct float8_args args = {};
-    args.grouped = grouped;
-    args.a_range = (const float *)op->a_range.data;
-    args.b_range = (const float *)op->b_range.data;
-    if (op->a_scaling != SCALING_TENSOR) {
-        args.a_width = op->a_range.shape[1];
-        args.b_width = op->b_range.shape[1];
-    }
-    return args;
+template <enum scaled8 SCALED>
+static void launch_scaled(struct cuda_device *cuda, const struct op_grouped_matmul *op, const struct float8_args &args,
+                          int64_t rows) {
+    const int lines[2] = {ROWS, COLUMNS};
+#define IN_FLOAT8(KIND) grouped_launch<float8_engine<KIND, SCALED>>(cuda, op, args, lines, rows)
+    WITH_GROUPED_KIND(op->kind, IN_FLOAT8);
+#undef IN_FLOAT8
 }
 
 void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args grouped) {
     bool is_weight = op->kind == GROUPED_WEIGHT;
-    int64_t rows = op->a.shape[is_weight ? 1 : 0], across = divide_up(op->d.shape[op->d.rank - 1], COLUMNS);
-    int64_t down = is_weight ? grouped.experts * divide_up(grouped.outputs, ROWS) : rows / ROWS + grouped.experts;
+    int64_t rows = op->a.shape[is_weight ? 1 : 0];
+    struct float8_args args = {};
+    static_cast<struct grouped_args &>(args) = grouped;
+    args.a_range = (const float *)op->a_range.data;
+    args.b_range = (const float *)op->b_range.data;
     if (!is_hopper(cuda->index) || !map_encoder())
         die("fp8 matmuls of experts need a GPU of compute capability 9.0");
     if (!is_weight && op->d.dtype != DTYPE_BF16)
         die("the CUDA backend multiplies experts' fp8 to bf16, not %s", dtype_name(op->d.dtype));
     if (op->a_scaling != SCALING_TENSOR && op->a_scaling != SCALING_VECTOR128)
         die("the CUDA backend multiplies experts' fp8 with one range or by blocks of 128");
-    if (rows == 0 && !is_weight)
-        return;
     if (rows == 0) {  // a tensor map cannot be empty
-        if (!grouped.adds)
+        if (is_weight && !grouped.adds)
             CHECK_CUDA(cudaMemsetAsync(grouped.d, 0, tensor_bytes(op->d), cuda->streams[STREAM_COMPUTE]));
         return;
     }
-    CUtensorMap a_map = map_tensor(op->a, ROWS), b_map = map_tensor(op->b, COLUMNS);
-    CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
-    int processors = 0, bytes = hopper_bytes(op->kind);
-    CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
-    float8_kernel kernel = choose_float8(op);
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes,
-           float8_args_of(op, grouped), a_map, b_map, d_map);
+    if (op->a_scaling == SCALING_TENSOR) {  // the dtype of the first operand follows from the kind
+        launch_scaled<BY_RANGE>(cuda, op, args, rows);
+        return;
+    }
+    args.a_width = op->a_range.shape[1];
+    args.b_width = op->b_range.shape[1];
+    if (op->a.dtype == DTYPE_E5M2)
+        launch_scaled<BY_BLOCKS_E5M2>(cuda, op, args, rows);
+    else
+        launch_scaled<BY_BLOCKS_E4M3>(cuda, op, args, rows);
 }

@@ -6,8 +6,7 @@
 
 enum { STEP8 = LINE_BYTES, STEP8_MATMULS = STEP8 / 32, HALF_COLUMNS = COLUMNS / 2 };
 
-struct float8_args {
-    struct grouped_args grouped;
+struct float8_args : grouped_args {
     const float *a_range, *b_range;  // ranges, or factors of blocks
     int64_t a_width, b_width;        // columns of the factors
 };

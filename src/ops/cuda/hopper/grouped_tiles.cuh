@@ -1,4 +1,5 @@
-// Tiles of matmuls over ragged groups on GPUs of compute capability 9.0: their positions, and the stores of their sums.
+// Matmuls over ragged groups on GPUs of compute capability 9.0: the positions of tiles, the stores of their sums, and
+// the kernel, whose ENGINE copies operands and multiplies them: grouped_hopper.cu (16 bits) and grouped_float8.cu.
 //
 // Tiles of an expert are taken in bands of BAND tiles of rows, column by column, so that concurrent tiles share
 // operands in the L2 cache.
@@ -147,5 +148,92 @@ static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const
         }
     }
 }
+
+// ---- The kernel ----
+// ENGINE has KIND, the type T of results in 16 bits, the registers COPY_REGISTERS and SUM_REGISTERS of both sides, its
+// ARGS beyond grouped_args, copy (by one thread: the operands of all tiles of the block) and, constructed from ARGS,
+// multiply (the sums of a tile).
+
+template <typename ENGINE>
+static __device__ __forceinline__ void compute_tiles(const ENGINE &engine, stages<GROUPED_STAGES> &stages,
+                                                     const hopper_tiles<ENGINE::KIND> &tiles,
+                                                     const CUtensorMap *d_map) {
+    constexpr bool IS_WEIGHT = ENGINE::KIND == GROUPED_WEIGHT;
+    typedef typename ENGINE::T T;
+    const struct grouped_args &args = tiles.args;
+    stage_turn<GROUPED_STAGES> turn = {0, 0};
+    int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
+    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * store_memory<ENGINE::KIND>::WARP_BYTES;
+    float sums[128];
+    for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+        struct hopper_tile tile = tiles.at(number);
+        tile.row += group * 64;
+        if (IS_WEIGHT && tile.inner == 0 && args.adds)
+            continue;
+        if (IS_WEIGHT && args.adds)
+            prefetch_floats(tile, args);
+        engine.multiply(sums, stages, turn, tile, group);
+        if (IS_WEIGHT)
+            store_boxes(d_map, sums, part, tile, args);
+        else
+            store_halves((T *)args.d, sums, (T *)part, tile,
+                         ENGINE::KIND == GROUPED_FORWARD ? args.outputs : args.inputs);
+    }
+    if (IS_WEIGHT && threadIdx.x % 32 == 0)
+        stores_wait();
+}
+
+template <typename ENGINE>
+static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
+    grouped_kernel(typename ENGINE::ARGS args, const __grid_constant__ CUtensorMap a_map,
+                   const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap d_map) {
+    extern __shared__ uint8_t memory[];
+    __shared__ int before[ENGINE::KIND == GROUPED_WEIGHT ? 1 : ROUTER_MOST_EXPERTS + 1];
+    __shared__ stages<GROUPED_STAGES> stages;
+    stages_open(stages, memory);
+    if (ENGINE::KIND != GROUPED_WEIGHT)
+        count_tiles<HOPPER_THREADS>(before, args, ROWS);
+    __syncthreads();
+    hopper_tiles<ENGINE::KIND> tiles(args, before);
+    if (threadIdx.x < HOPPER_THREADS - COMPUTE_THREADS) {
+        give_registers<ENGINE::COPY_REGISTERS>();
+        if (threadIdx.x == 0) {
+            prefetch_map(&a_map);
+            prefetch_map(&b_map);
+            ENGINE::copy(stages, tiles, &a_map, &b_map);
+        }
+    } else {
+        take_registers<ENGINE::SUM_REGISTERS>();
+        compute_tiles(ENGINE(args), stages, tiles, &d_map);
+    }
+}
+
+// Boxes of the operands have so many lines; `rows` of the first operand belong to experts.
+template <typename ENGINE>
+static void grouped_launch(struct cuda_device *cuda, const struct op_grouped_matmul *op,
+                           const typename ENGINE::ARGS &args, const int lines[2], int64_t rows) {
+    bool is_weight = ENGINE::KIND == GROUPED_WEIGHT;
+    CUtensorMap a_map = map_tensor(op->a, lines[0]), b_map = map_tensor(op->b, lines[1]);
+    CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
+    int64_t down = is_weight ? args.experts * divide_up(args.outputs, ROWS) : rows / ROWS + args.experts;
+    int64_t across = divide_up(op->d.shape[op->d.rank - 1], COLUMNS);
+    int processors = 0, bytes = hopper_bytes(ENGINE::KIND);
+    CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
+    auto kernel = grouped_kernel<ENGINE>;
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes, args, a_map,
+           b_map, d_map);
+}
+
+// Runs LAUNCH_KIND(KIND) for the kind of an operation.
+#define WITH_GROUPED_KIND(kind, LAUNCH_KIND)                                                                           \
+    do {                                                                                                               \
+        if ((kind) == GROUPED_WEIGHT)                                                                                  \
+            LAUNCH_KIND(GROUPED_WEIGHT);                                                                               \
+        else if ((kind) == GROUPED_INPUT)                                                                              \
+            LAUNCH_KIND(GROUPED_INPUT);                                                                                \
+        else                                                                                                           \
+            LAUNCH_KIND(GROUPED_FORWARD);                                                                              \
+    } while (0)
 
 #endif
