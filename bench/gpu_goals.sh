@@ -28,7 +28,7 @@ long 220 sequences of 32,768 and 131,072 tokens, PyTorch
 host 1500 a Llama of 7B on 524,288 tokens: whether it fits, with the inputs of its layers in host memory (200 GB)
 documents 60 packed documents beside separate sequences
 learning 160 the loss of 500 steps in fp8 and bf16
-experts 320 mixtures of experts, PyTorch
+experts 140 mixtures of experts, PyTorch
 llmc 200 GPT-2 beside llm.c (LLMC)
 cpu16 300 GPT-2 124M on 16 threads, PyTorch, matmuls alone in OpenBLAS and ours
 cpu2 450 the same on 2 threads
