@@ -95,12 +95,20 @@ PAGE
         }'
 }
 
+# write_page BUILD: the page, with what bench/loop.sh measured as it was.
+write_page() {
+    local loop
+    loop=$(sed -n "/^## A developer's loop/,\$p" bench/build.md)
+    { report "$1" && printf '\n%s\n' "$loop"; } >bench/build.md.new
+    mv bench/build.md.new bench/build.md
+}
+
 if [ "${1:-}" = --check ] && [ $# = 2 ]; then
     check "$2"
     exit
 fi
 if [ "${1:-}" = --page ] && [ $# = 2 ]; then
-    report "$2" >bench/build.md
+    write_page "$2"
     exit
 fi
 [ $# = 0 ] || { echo "usage: bench/build.sh [--check BUILD | --page BUILD]" >&2; exit 2; }
@@ -115,5 +123,5 @@ targets=bevatron
 cmake --build "$folder" --target help | grep -q 'bevatron_cuda' && targets="bevatron bevatron_cuda"
 # shellcheck disable=SC2086  # several targets
 cmake --build "$folder" --clean-first --parallel "${JOBS:-$(nproc)}" --target $targets
-report "$folder" >bench/build.md
+write_page "$folder"
 check "$folder"
