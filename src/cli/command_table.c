@@ -142,6 +142,7 @@ const struct command_part command_table[] = {
     {"checkpoint", "inspect|verify|convert|reshard|average: inspects, verifies and converts checkpoints",
      .group = &checkpoint},
     {"board", "shows the curves of all runs below a folder in a browser (--logdir DIR)", .command = &cmd_board},
+    {"migrate", "reads a script that starts Megatron-LM and prints the command for bevatron", .command = &cmd_migrate},
     {.name = "Machines"},
     {"plan", "tells memory, time and cost of a run before it is started", .command = &cmd_plan},
     {"launch", "local|slurm|kubernetes: starts a run here or on a cluster, and restarts it when it fails",

@@ -84,7 +84,7 @@ extern const struct command cmd_cluster_stop, cmd_cluster_update, cmd_cluster_vo
 extern const struct command cmd_dataset_import, cmd_dataset_inspect, cmd_dataset_merge, cmd_dataset_peek;
 extern const struct command cmd_dataset_verify;
 extern const struct command cmd_evaluate, cmd_extract_wiki, cmd_generate, cmd_launch_keeper, cmd_launch_progress;
-extern const struct command cmd_plan, cmd_preprocess;
+extern const struct command cmd_migrate, cmd_plan, cmd_preprocess;
 extern const struct command cmd_tokenizer_convert, cmd_tokenizer_decode, cmd_tokenizer_dictionary;
 extern const struct command cmd_tokenizer_encode, cmd_tokenizer_inspect, cmd_tokenizer_train;
 int cmd_bench_collectives(int argc, char **argv);

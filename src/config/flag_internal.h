@@ -67,6 +67,9 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
 int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,
                enum flag_source source);
 
+// One flag of a command line at argv[0]; returns how many further arguments it used, or -1.
+int flag_parse_one(struct flag_parse *parse, int argc, char **argv);
+
 // Sets a row from its values; `add` keeps the items a list has.
 int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add);
 // A row's place in flag_given.

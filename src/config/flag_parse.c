@@ -197,8 +197,7 @@ static int take_values(const struct flag_command *command, enum flag_arity arity
     return taken;
 }
 
-// One flag at argv[0]; returns how many further arguments it used.
-static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
+int flag_parse_one(struct flag_parse *parse, int argc, char **argv) {
     const char *equals = strchr(argv[0], '=');
     size_t length = equals ? (size_t)(equals - argv[0]) : strlen(argv[0]);
     bool is_config = length == 8 && memcmp(argv[0], "--config", 8) == 0;
@@ -321,7 +320,7 @@ static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct 
         if (!flags_ended && strcmp(argument, "--") == 0)
             flags_ended = true;
         else if (!flags_ended && is_flag(argument))
-            taken = parse_flag(parse, argc - i, argv + i);
+            taken = flag_parse_one(parse, argc - i, argv + i);
         else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1]))
             taken = parse_letter(parse, argc - i, argv + i);
         else if (!positional)

@@ -1,0 +1,232 @@
+// A shell script as it is read: its variables, the work that it may take, and its beginning and end. See migrate.h.
+#include "base/error.h"
+#include "base/memory.h"
+#include "config/shell_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WORK = 16 << 20, MOST_NAMES = 4096 };
+
+// From the last position that was asked for, in either direction: scripts are read again and again in loops.
+int64_t shell_line(struct shell *shell) {
+    for (; !shell->line && shell->counted < shell->rest.at; shell->counted++)
+        shell->counted_line += *shell->counted == '\n';
+    for (; !shell->line && shell->counted > shell->rest.at; shell->counted--)
+        shell->counted_line -= shell->counted[-1] == '\n';
+    return shell->line ? shell->line : shell->counted_line;
+}
+
+void shell_fail(struct shell *shell, const char *problem) {
+    if (!shell->has_failed)
+        error_set_code(EXIT_CODE_USAGE,
+                       "%s, line %" PRId64 ": the script %s; check it with bash -n, or give its last command alone",
+                       shell->input->name, shell_line(shell), problem);
+    shell->has_failed = true;
+    shell->rest.at = shell->rest.end;
+}
+
+bool shell_spend(struct shell *shell, size_t work) {
+    shell->work += work < MOST_WORK ? work : MOST_WORK;
+    if (shell->work >= MOST_WORK)
+        shell_fail(shell, "repeats or expands more than any that starts a training");
+    return !shell->has_failed;
+}
+
+bool shell_is_active(const struct shell *shell) {
+    return !shell->skipping && shell->leaving == STAYING && !shell->has_failed;
+}
+
+// ---- variables ----
+
+struct shell_variable *shell_find(struct shell *shell, const char *name, size_t length) {
+    (void)shell_spend(shell, shell->variable_count / 8);
+    for (size_t i = 0; i < shell->variable_count; i++)
+        if (strlen(shell->variables[i].name) == length && memcmp(shell->variables[i].name, name, length) == 0)
+            return &shell->variables[i];
+    return NULL;
+}
+
+static struct shell_variable *find_or_add(struct shell *shell, const char *name) {
+    struct shell_variable *variable = shell_find(shell, name, strlen(name));
+    if (variable)
+        return variable;
+    if (shell->variable_count == MOST_NAMES)
+        shell_fail(shell, "sets too many variables");
+    MEMORY_GROW(shell->variables, shell->variable_count, shell->variable_capacity);
+    variable = &shell->variables[shell->variable_count++];
+    *variable = (struct shell_variable){.name = memory_string(name)};
+    return variable;
+}
+
+// Unknown is not a part of a value but all of it, and the user is asked for the variable. Under a condition that is not
+// decided, the condition is what is unknown.
+static char *unknown_value(struct shell *shell, const char *name, const struct string_list *items) {
+    char line[32], *own = shell_mark(shell, SHELL_UNSET, name, NULL);
+    own[1] = SHELL_UNKNOWN;
+    (void)snprintf(line, sizeof line, "LINE_%" PRId64, shell->doubt);
+    bool is_unknown = false;
+    for (int64_t i = 0; i < items->count; i++)
+        is_unknown = is_unknown || strstr(items->items[i], own);
+    if (shell->doubt || !is_unknown) {
+        free(own);
+        own = shell->doubt ? shell_mark(shell, SHELL_UNKNOWN, line, "a condition") : NULL;
+    }
+    return own;
+}
+
+void shell_assign(struct shell *shell, const char *name, struct string_list *items, bool adds) {
+    struct shell_variable *variable = find_or_add(shell, name);
+    char *unknown = variable->is_fixed ? NULL : unknown_value(shell, name, items), *joined = NULL;
+    struct string_list old = variable->items;
+    if (variable->is_fixed) {
+        string_list_free(items);
+    } else if (unknown) {
+        variable->items = (struct string_list){0};
+        string_list_add(&variable->items, unknown);
+        string_list_free(&old);
+        string_list_free(items);
+    } else if (adds && variable->is_array) {
+        for (int64_t i = 0; i < items->count; i++)
+            string_list_add(&variable->items, items->items[i]);
+        string_list_free(items);
+    } else {
+        if (adds && old.count && items->count) {
+            joined = memory_printf("%s%s", old.items[0], items->items[0]);
+            free(items->items[0]);
+            items->items[0] = joined;
+        }
+        variable->items = *items;
+        string_list_free(&old);
+    }
+    free(unknown);
+    *items = (struct string_list){0};
+}
+
+void shell_assume_unset(struct shell *shell, const char *name) {
+    struct string_list *assumed = &shell->reading->assumed;
+    bool is_new = assumed->count < MOST_NAMES;
+    for (int64_t i = 0; i < assumed->count && is_new; i++)
+        is_new = strcmp(assumed->items[i], name) != 0;
+    if (is_new)
+        string_list_add(assumed, name);
+}
+
+void shell_empty_unset(struct shell *shell, struct string_list *words) {
+    for (int64_t i = 0; i < words->count; i++)
+        for (char *mark = words->items[i]; (mark = strchr(mark, SHELL_MARK));) {
+            char *end = strchr(mark, SHELL_MARK_END);
+            if (mark[1] == SHELL_UNSET) {
+                *end = '\0';
+                shell_assume_unset(shell, mark + 2);
+                memmove(mark, end + 1, strlen(end + 1) + 1);
+            } else {
+                mark = end;
+            }
+        }
+}
+
+// ---- the script ----
+
+// Variables that Slurm sets, from an #SBATCH line.
+static void read_slurm(struct shell *shell, const char *line) {
+    static const char *const rows[][2] = {{"--nodes=", "SLURM_NNODES"},
+                                          {"--nodes=", "SLURM_JOB_NUM_NODES"},
+                                          {"-N ", "SLURM_NNODES"},
+                                          {"-N ", "SLURM_JOB_NUM_NODES"},
+                                          {"--ntasks=", "SLURM_NTASKS"},
+                                          {"--ntasks-per-node=", "SLURM_NTASKS_PER_NODE"},
+                                          {"--gres=gpu:", "SLURM_GPUS_ON_NODE"},
+                                          {"--gpus-per-node=", "SLURM_GPUS_ON_NODE"}};
+    const char *option = line + strlen("#SBATCH") + strspn(line + strlen("#SBATCH"), " ");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct string_list items = {0};
+        const char *value = option + strlen(rows[i][0]);
+        if (strncmp(option, rows[i][0], strlen(rows[i][0])) != 0)
+            continue;
+        char *text = memory_printf("%.*s", (int)strspn(value, "0123456789"), value);
+        if (*text)
+            string_list_add(&items, text);
+        if (*text)
+            shell_assign(shell, rows[i][1], &items, false);
+        free(text);
+    }
+}
+
+static int set_given(struct shell *shell) {
+    const struct string_list *set = shell->input->set;
+    for (int64_t i = 0; set && i < set->count; i++) {
+        const char *text = set->items[i], *equals = strchr(text, '=');
+        size_t length = equals ? shell_name_length(text, equals) : 0;
+        struct string_list items = {0};
+        if (!length || text + length != equals)
+            return error_set_code(EXIT_CODE_USAGE, "--set \"%s\": write NAME=VALUE", text);
+        char *name = memory_printf("%.*s", (int)length, text);
+        string_list_add(&items, equals + 1);
+        shell_assign(shell, name, &items, false);
+        shell_find(shell, name, length)->is_fixed = true;
+        free(name);
+    }
+    return 0;
+}
+
+// The script without carriage returns; -1 if it is no text.
+static int clean(const struct shell_input *input, struct buffer *text) {
+    for (size_t i = 0; i < input->length; i++) {
+        char c = input->text[i];
+        if (c == '\0' || c == SHELL_MARK || c == SHELL_MARK_END)
+            return error_set_code(EXIT_CODE_USAGE, "%s is not a shell script: byte %zu is %d; name a script",
+                                  input->name, i, c);
+        if (c != '\r')
+            buffer_append_byte(text, c);
+    }
+    return 0;
+}
+
+int shell_read(const struct shell_input *input, struct shell_reading *reading) {
+    static const char *const none[] = {NULL};
+    struct buffer text = {0};
+    *reading = (struct shell_reading){0};
+    int status = clean(input, &text);
+    const char *begin = buffer_string(&text);
+    struct shell shell = {
+        .input = input, .reading = reading, .rest = {begin, begin + text.length}, .counted = begin, .counted_line = 1};
+    for (int64_t i = 0; input->arguments && i < input->arguments->count; i++)
+        string_list_add(&shell.arguments, input->arguments->items[i]);
+    for (const char *line = strstr(begin, "#SBATCH"); line; line = strstr(line + 1, "#SBATCH"))
+        read_slurm(&shell, line);
+    if (status == 0)
+        status = set_given(&shell);
+    if (status == 0)
+        (void)shell_list(&shell, none);
+    for (size_t i = 0; i < shell.variable_count; i++) {
+        free(shell.variables[i].name);
+        string_list_free(&shell.variables[i].items);
+    }
+    free(shell.variables);
+    free(shell.functions);
+    string_list_free(&shell.texts);
+    string_list_free(&shell.arguments);
+    buffer_free(&text);
+    return shell.has_failed ? -1 : status;
+}
+
+void shell_reading_free(struct shell_reading *reading) {
+    for (size_t i = 0; i < reading->call_count; i++)
+        string_list_free(&reading->calls[i].words);
+    free(reading->calls);
+    string_list_free(&reading->files);
+    string_list_free(&reading->causes);
+    string_list_free(&reading->assumed);
+    string_list_free(&reading->scripts);
+    *reading = (struct shell_reading){0};
+}
+
+const char *shell_cause(const struct shell_reading *reading, const char *name) {
+    for (int64_t i = 0; i + 1 < reading->causes.count; i += 2)
+        if (strcmp(reading->causes.items[i], name) == 0)
+            return reading->causes.items[i + 1];
+    return NULL;
+}

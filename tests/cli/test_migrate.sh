@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# `migrate` prints the command that does what a script of Megatron-LM does: with variables, arrays, conditions, a file
+# of DeepSpeed and undecided values; the printed command trains. Hostile scripts run nothing and write nothing.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+
+cat >"$work/train.sh" <<'END'
+#!/bin/bash
+GPUS_PER_NODE=${GPUS:-2}
+NNODES=$(scontrol show hostnames | wc -l)
+SAVE=$1; SIZE=small
+if [ $SIZE = small ]; then HIDDEN=32; LAYERS=2; else HIDDEN=64; LAYERS=4; fi
+MODEL=(--num-layers $LAYERS --hidden-size $HIDDEN --num-attention-heads 4
+       --seq-length 16 --max-position-embeddings 16)
+BATCH="--micro-batch-size 2 --global-batch-size $((2 * GPUS_PER_NODE * 2))"
+TRAIN_ARGS="$BATCH --lr 1e-3 --train-iters 3 --log-interval 1 --eval-iters 0 --eval-interval 10 \
+    --use-mcore-models --save $SAVE --save-interval 3"
+[ -n "$WANDB" ] && TRAIN_ARGS="$TRAIN_ARGS --wandb-project $WANDB"
+rm -rf "$SAVE"; mkdir -p "$SAVE"; touch "$(dirname $0)/was-here"
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes ${NNODES} pretrain_gpt.py \
+    "${MODEL[@]}" $TRAIN_ARGS $EXTRA --mock-data --vocab-size 97 --tokenizer-type NullTokenizer 2>&1 | tee log
+END
+expect 2 "train.sh needs its arguments (1)" "$BEVATRON" migrate "$work/train.sh"
+expect 0 "# note: the launcher's --nnodes is \${NNODES}" "$BEVATRON" migrate "$work/train.sh" "$work/run"
+expect 0 "number of parameters: " "$BEVATRON" migrate "$work/train.sh" --set NNODES=1 -- "$work/run"
+for line in "^bevatron train --nproc 2 --num-layers 2 --hidden-size 32 " "--global-batch-size 8 " "^# note: --use-mcore-models has no meaning" \
+    "^# note: taken as unset: GPUS, WANDB " "^# note: \${EXTRA} holds no flags" "--vocab-size 97"; do
+    grep -q -e "$line" "$work/out" && pass || fail "no \"$line\" in the result"
+done
+grep -q -e "--use-mcore-models\$\|--wandb" "$work/out" && fail "a flag without a meaning is printed" || pass
+[ ! -e "$work/was-here" ] && [ ! -e "$work/run" ] && [ ! -e log ] && pass || fail "the script has run"
+
+# The printed command and the file for --config train the same run.
+expect 0 "number of parameters" "$BEVATRON" migrate "$work/train.sh" --set NNODES=1 --output "$work/ours.sh" -- "$work/run"
+expect 0 "number of parameters" "$BEVATRON" migrate "$work/train.sh" --set NNODES=1 --output "$work/ours.yaml" -- "$work/run"
+(PATH=$(dirname "$BEVATRON"):$PATH bash "$work/ours.sh") >"$work/log" 2>&1
+grep -q "iteration        3/" "$work/log" && pass || fail "the printed command does not train: $(tail -1 "$work/log")"
+expect 0 "iteration        3/" "$BEVATRON" train --config "$work/ours.yaml" --nproc 2 --save "$work/again"
+expect_same "$work/run/iter_0000003/model.safetensors" "$work/again/iter_0000003/model.safetensors" "the file for --config"
+
+# Undecided: numbers are asked for by name, paths are left to the shell.
+cat >"$work/open.sh" <<'END'
+HIDDEN=$(cat size); DATE=$(date)
+srun --nodes=2 --ntasks-per-node=2 python pretrain_bert.py --num-layers 2 --hidden-size $HIDDEN --num-attention-heads 4 \
+    --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2 --lr 1e-3 --train-iters 3 --eval-interval 10 \
+    --data-path $DATA --save "$HOME/run $DATE" --vocab-size 97 --tokenizer-type NullTokenizer --spec a b --eval-iters x
+END
+expect 2 "--set HIDDEN=… for --hidden-size: line 1: \$(cat size)" "$BEVATRON" migrate "$work/open.sh"
+expect 2 "2 flags were left out" "$BEVATRON" migrate "$work/open.sh" --set HIDDEN=32
+for line in "^srun --nodes=2 --ntasks-per-node=2 bevatron train --model bert" "--data-path \${DATA}" '--save "${HOME}/run ${DATE}"' \
+    "^# note: set before this command: DATA, HOME, DATE" "^# left out: --spec describes a model" \
+    "^# left out: --eval-iters takes a whole number"; do
+    grep -q -e "$line" "$work/out" && pass || fail "no \"$line\" in the result"
+done
+expect 0 "memory of a rank" "$BEVATRON" migrate "$work/train.sh" --set NNODES=1 --also="--bf16 --swiglu" -- "$work/run"
+grep -q -e "--bf16 --swiglu" "$work/out" && pass || fail "--also adds no flags"
+
+# DeepSpeed's file, which the script writes, is part of the result; the dry run reads it.
+cat >"$work/ds.sh" <<'END'
+run_cmd="deepspeed --num_gpus 2 pretrain_gpt.py --deepspeed --deepspeed_config ds.json --num-layers 2 --hidden-size 32 \
+    --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --lr 1e-3 --train-iters 3 --mock-data \
+    --vocab-size 97 --eval-interval 9 --micro-batch-size 2 --clip-grad 1"
+cat <<EOF > ds.json
+{"train_batch_size": $((4 * 2)), "train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0.5}
+EOF
+echo ${run_cmd}
+eval ${run_cmd}
+END
+expect 0 "gradient_clipping 0.5 counts instead of --clip-grad 1" "$BEVATRON" migrate "$work/ds.sh"
+grep -q '^{"train_batch_size": 8,' "$work/out" && pass || fail "the file is not printed"
+[ ! -e ds.json ] && pass || fail "migrate wrote the script's file"
+
+# Hostile scripts.
+cat >"$work/bad.sh" <<END
+touch $work/owned; \$(touch $work/owned); \`touch $work/owned\`; eval "touch $work/owned"; A=\$(touch $work/owned)
+bash -c 'touch $work/owned'; source $work/train.sh; exec 3> $work/owned; cat <<X > $work/owned
+text
+X
+: > $work/owned; echo x >> $work/owned; trap "touch $work/owned" EXIT; python -c 'open("$work/owned", "w")'
+while true; do B="\$B\$B x"; touch $work/owned; done &
+torchrun pretrain_gpt.py --save '\$(touch $work/owned)' --load '\${x@P}\`touch $work/owned\`"' --num-layers 1
+END
+expect 2 "repeats or expands more than any" "$BEVATRON" migrate "$work/bad.sh"
+sed -i '/^while/d' "$work/bad.sh"
+expect 2 "" "$BEVATRON" migrate "$work/bad.sh"
+sed -n '/^bevatron/,/[^\\]$/p' "$work/out" >"$work/printed"
+(bevatron() { printf '%s\n' "$@"; }; . "$work/printed") >"$work/words" 2>&1
+grep -q -F "\$(touch $work/owned)" "$work/words" && grep -q -F "\${x@P}\`touch $work/owned\`\"" "$work/words" && pass ||
+    fail "what is printed is not what the script says: $(cat "$work/words")"
+[ ! -e "$work/owned" ] && pass || fail "a hostile script has run"
+expect 2 "starts no Python program" "$BEVATRON" migrate "$work/printed"
+expect 2 "is not a shell script: byte" "$BEVATRON" migrate "$work/run/iter_0000003/model.safetensors"
+expect 2 "write NAME=VALUE" "$BEVATRON" migrate "$work/ds.sh" --set "a b"
+
+finish
