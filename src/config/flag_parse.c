@@ -175,8 +175,9 @@ static bool is_flag(const char *argument) {
     return argument[0] == '-' && argument[1] == '-';
 }
 
+// BigScience's switches take 1.
 static bool is_truth_word(const char *argument) {
-    return strcasecmp(argument, "true") == 0 || strcasecmp(argument, "false") == 0;
+    return strcasecmp(argument, "true") == 0 || strcasecmp(argument, "false") == 0 || strcmp(argument, "1") == 0;
 }
 
 // Collects the values after argv[i] and returns their number. A switch takes none, but many users write --bf16 True: if

@@ -9,6 +9,8 @@ const struct flag_alias flags_aliases[] = {
     {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
     {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
     {"--model-parallel-size", "--tensor-model-parallel-size", NULL, "is the old name of --tensor-model-parallel-size"},
+    {"--eval-only", "--skip-train", NULL, "is BigScience's name of --skip-train"},
+    {"--no-train", "--skip-train", NULL, "is BigScience's name of --skip-train"},
     {"--check-for-spiky-loss", "--spike-policy", "warn", NULL},
     {"--check-weight-hash-across-dp-replicas-interval", "--check-replicas", NULL, NULL},
     {"--override-lr-scheduler", "--override-opt_param-scheduler", NULL,

@@ -183,7 +183,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--skip-train-iteration-range", "--iterations-to-skip",
      "the iterations that are skipped count, unlike in Megatron-DeepSpeed"},
     {"--do-train", NULL, "leave it out: train trains, and --skip-train only evaluates"},
-    {"--eval-only --only-eval --no-train", "--skip-train", NULL},
+    {"--only-eval", "--skip-train", NULL},
     // Checkpoints.
     {"--output-dir --out-dir --output --output-path --out --save-dir --save-path --checkpoint-dir --checkpoint-path "
      "--ckpt-dir --results-dir --run-dir --default-root-dir",

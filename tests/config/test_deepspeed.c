@@ -143,6 +143,13 @@ TEST(other_names) {
     EXPECT(config.model.position_embedding_type == POSITIONS_ROPE);
     EXPECT_OK(parse("--train-iters 9 --max-padding-length 3 --train-mode pretrain --dataset Qwen-Pretrain-Idxmap"));
     EXPECT_ERROR(parse("--train-iters 9 --train-mode finetune"), "--train-mode is for finetuning");
+    EXPECT_OK(parse("--train-iters 9 --no-train 1"));
+    EXPECT(config.run.skip_train);
+    EXPECT_OK(parse("--train-iters 9 --eval-only True --bf16 1"));
+    EXPECT(config.run.skip_train && config.run.bf16);
+    EXPECT_OK(parse("--train-iters 9 --eval-only False"));
+    EXPECT(!config.run.skip_train);
+    EXPECT_ERROR(parse("--train-iters 9 --no-train 2"), "unexpected argument \"2\"");
     EXPECT_ERROR(parse("--train-iters 9 --dataset LLama-SFT"), "--dataset does not name data here; use --data-path");
     EXPECT_OK(parse("--train-iters 9 --ds-sequence-parallel-size 4 --intermediate-size 96 --n-head-kv 2"));
     EXPECT_INT(config.machine.context_parallel_size, 4);
