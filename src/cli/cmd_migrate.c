@@ -319,7 +319,7 @@ const struct command cmd_migrate = {
                   "same, a note for every flag that differs, and what `train --dry-run` says to it. Runs nothing "
                   "of the script.",
               .epilogue = "Examples:\n"
-                          "  bevatron migrate examples/gpt3/train_gpt3_175b_distributed.sh ckpt logs vocab.json "
+                          "  bevatron migrate train_gpt3_175b_distributed.sh ckpt logs vocab.json "
                           "merges.txt data_text_document\n"
                           "  bevatron migrate train.sh --set NNODES=4 --set GPUS_PER_NODE=8 --output train.yaml\n"},
     .tables = {{FLAG_TABLE(rows)}},

@@ -99,8 +99,8 @@ static void ask(struct migration *migration, const char *name, const char *flag)
     string_list_add(&migration->asked, flag);
 }
 
-// Values with marks: a text may keep ${NAME} for the shell that runs the printed command, unless only the script has
-// the name. Everything else must be known. False if something is asked for.
+// Values with marks: a text may keep ${NAME} for the shell that runs the printed command, unless it is an argument of
+// the script. Everything else must be known. False if something is asked for.
 static bool settle_marks(struct migration *migration, const struct flag_match *match, char **values, int count) {
     const struct flag *row = match->alias ? flag_find(match->table, match->alias->target) : match->flag;
     bool is_text = row && (row->type == FLAG_STRING || row->type == FLAG_STRING_LIST), is_settled = true;
@@ -109,8 +109,7 @@ static bool settle_marks(struct migration *migration, const struct flag_match *m
         free(show_marks(values[i], &names));
     for (int64_t i = 0; i < names.count; i++) {
         const char *name = names.items[i];
-        bool is_local = isdigit((unsigned char)*name) || strncmp(name, "LINE_", strlen("LINE_")) == 0;
-        if (row ? !is_text || is_local : match->names && match->names->refused) {
+        if (row ? !is_text || isdigit((unsigned char)*name) : match->names && match->names->refused) {
             ask(migration, name, row ? row->name : match->names->message);
             is_settled = false;
         } else if (row && !has_item(&migration->open, name, 1)) {

@@ -92,6 +92,13 @@ static void take_array(struct shell *shell, struct string_list *items) {
         shell_fail(shell, "opens an array that is not closed");
 }
 
+// Whether a value is $(…) or `…` alone: then the variable is what the user is asked for.
+static bool is_one_substitution(struct shell *shell, struct script_span value) {
+    bool quoted = value.end - value.at > 2 && *value.at == '"';
+    const char *p = value.at + quoted;
+    return p < value.end && (*p == '$' || *p == '`') && shell_skip(shell, p, value.end) == value.end - quoted;
+}
+
 // NAME=value, NAME+=value, NAME=(…), NAME[i]=value at the position; false if it is something else.
 static bool take_assignment(struct shell *shell) {
     struct script_span word = shell_peek(shell);
@@ -106,7 +113,7 @@ static bool take_assignment(struct shell *shell) {
     struct string_list items = {0};
     bool is_array = ++p == word.end && p < shell->rest.end && *p == '(';
     char *name = memory_printf("%.*s", (int)length, word.at), *text = NULL;
-    shell->assigned = name;
+    shell->assigned = is_one_substitution(shell, (struct script_span){p, word.end}) ? name : NULL;
     shell->rest.at = word.end + is_array;
     if (is_array)
         take_array(shell, &items);

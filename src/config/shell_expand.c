@@ -367,6 +367,9 @@ static const char *expand_dollar(struct shell_expansion *out, const char *p, con
         return end;
     if (next == '(' && p[2] == '(' && after - p >= 6 && after[-2] == ')') {
         expand_arithmetic(out, (struct script_span){p, after}, (struct script_span){p + 3, after - 2});
+    } else if (strncmp(p, "$(pwd)", 6) == 0 || strncmp(p, "`pwd`", 5) == 0) {
+        static const char folder[] = "PWD";
+        expand_braces(out, (struct script_span){folder, folder + strlen(folder)}, quoted);
     } else if (next == '(' || *p == '`') {
         emit_unknown(out, (struct script_span){p, after});
     } else if (next == '{') {

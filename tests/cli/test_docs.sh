@@ -215,6 +215,7 @@ checkpoint convert
 checkpoint reshard
 checkpoint average
 board
+migrate
 launch local
 launch slurm
 launch kubernetes

@@ -54,6 +54,7 @@ TEST(words_are_those_of_bash) {
         {"f() { local A=$1; R=\"$R$A$2\"; return; R=no; }\nR=; f 1 2; f 3 4\npython x.py $R", "1234"},
         {"C=\"python x.py --n '1 2'\"; N=\"$C --m\"; eval $N", "--n|1 2|--m"},
         {"R=$(rm -rf /tmp/bevatron-never); python x.py $R a`rm -rf x`", "<cR>|a<cLINE_1>"},
+        {"A=\"--p `pwd`/$(date) --q\"; A=\"$A --r\"; python x.py $A", "--p|<uPWD>/<cLINE_1>|--q|--r"},
         {"python x.py $HOME/a ${B}", "<uHOME>/a|<uB>"},
         {"[ -f /etc/passwd ] && A=1 || A=2\npython x.py $A", "<cLINE_1>"},
         {"X=1 && Y=2 || Z=3; ! true || W=4; { U=6; }; (python x.py $X$Y$W$U)", "1246"},
