@@ -65,7 +65,7 @@ static void put_files(const struct shell_reading *reading, const struct migratio
         const char *text = strcmp(migration->words.items[i - 1], "--deepspeed-config") == 0
                                ? written_file(reading, migration->words.items[i])
                                : NULL;
-        if (!text || strstr(text, "\nEOF\n"))
+        if (!text || strncmp(text, "EOF\n", 4) == 0 || strstr(text, "\nEOF\n") || shell_is_marked(text))
             continue;
         buffer_append_string(out, "cat > ");
         migrate_quote(migration->words.items[i], false, out);
@@ -149,34 +149,41 @@ static void put_config(const struct migration *migration, struct buffer *out) {
 
 // ---- what differs, as comments ----
 
-static void put_names(struct buffer *out, const char *before, const struct string_list *names, const char *after) {
-    if (!names->count)
-        return;
-    buffer_append_string(out, before);
-    for (int64_t i = 0; i < names->count; i++)
-        buffer_printf(out, "%s%s", i ? ", " : "", names->items[i]);
-    buffer_append_string(out, after);
+// Ends the comment that begins at `start`: whatever a script's words hold, it stays one line.
+static void end_comment(struct buffer *out, size_t start) {
+    for (size_t i = start; i < out->length; i++)
+        if ((unsigned char)out->data[i] < ' ')
+            out->data[i] = '?';
+    buffer_append_byte(out, '\n');
+}
+
+// One comment with all items, or one for each.
+static void put_comments(struct buffer *out, const char *before, const struct string_list *items, bool each) {
+    size_t start = out->length;
+    for (int64_t i = 0; i < items->count; i++) {
+        buffer_printf(out, "%s%s", i && !each ? ", " : before, items->items[i]);
+        if (each || i + 1 == items->count) {
+            end_comment(out, start);
+            start = out->length;
+        }
+    }
 }
 
 static void put_notes(const struct migrate_options *options, const struct shell_reading *reading,
                       const struct migration *migration, struct buffer *out) {
-    buffer_printf(out, "# %s, line %" PRId64 "\n", options->words.items[0], migration->call->line);
+    buffer_printf(out, "# %s, line %" PRId64, options->words.items[0], migration->call->line);
+    end_comment(out, 0);
     if (!migration->call->is_sure)
         buffer_append_string(out, "# note: the script runs this only under a condition that cannot be decided\n");
-    for (size_t i = 0; i < reading->call_count; i++)
-        if (&reading->calls[i] != migration->call && i < 8)
+    for (size_t i = 0; i < reading->call_count && i < 8; i++)
+        if (&reading->calls[i] != migration->call)
             buffer_printf(out, "# note: line %" PRId64 " starts another program, which is left out\n",
                           reading->calls[i].line);
-    put_names(out, "# note: taken as unset: ", &reading->assumed, " (--set NAME=VALUE)\n");
-    put_names(out, "# note: set before this command: ", &migration->open, "\n");
-    put_names(out, "# note: other scripts are not read: ", &reading->scripts, "\n");
-    for (int64_t i = 0; i < migration->notes.count; i++)
-        buffer_printf(out, "# note: %s\n", migration->notes.items[i]);
-    for (int64_t i = 0; i < migration->refused.count; i++)
-        buffer_printf(out, "# left out: %s\n", migration->refused.items[i]);
-    for (size_t i = 0; i < out->length; i++)
-        if ((unsigned char)out->data[i] < ' ' && out->data[i] != '\n')
-            out->data[i] = '?';
+    put_comments(out, "# note: taken as unset (--set NAME=VALUE): ", &reading->assumed, false);
+    put_comments(out, "# note: set before this command: ", &migration->open, false);
+    put_comments(out, "# note: other scripts are not read: ", &reading->scripts, false);
+    put_comments(out, "# note: ", &migration->notes, true);
+    put_comments(out, "# left out: ", &migration->refused, true);
 }
 
 static int ask_for_names(const struct migrate_options *options, const struct shell_reading *reading,

@@ -24,7 +24,7 @@ expect 2 "train.sh needs its arguments (1)" "$BEVATRON" migrate "$work/train.sh"
 expect 0 "# note: the launcher's --nnodes is \${NNODES}" "$BEVATRON" migrate "$work/train.sh" "$work/run"
 expect 0 "number of parameters: " "$BEVATRON" migrate "$work/train.sh" --set NNODES=1 -- "$work/run"
 for line in "^bevatron train --nproc 2 --num-layers 2 --hidden-size 32 " "--global-batch-size 8 " "^# note: --use-mcore-models has no meaning" \
-    "^# note: taken as unset: GPUS, WANDB " "^# note: \${EXTRA} holds no flags" "--vocab-size 97"; do
+    "^# note: taken as unset (--set NAME=VALUE): GPUS, WANDB" "^# note: \${EXTRA} holds no flags" "--vocab-size 97"; do
     grep -q -e "$line" "$work/out" && pass || fail "no \"$line\" in the result"
 done
 grep -q -e "--use-mcore-models\$\|--wandb" "$work/out" && fail "a flag without a meaning is printed" || pass
@@ -84,6 +84,20 @@ expect 2 "repeats or expands more than any" "$BEVATRON" migrate "$work/bad.sh"
 sed -i '/^while/d' "$work/bad.sh"
 expect 2 "" "$BEVATRON" migrate "$work/bad.sh"
 sed -n '/^bevatron/,/[^\\]$/p' "$work/out" >"$work/printed"
+cat >"$work/comment.sh" <<END
+A="
+touch $work/owned
+"
+cat <<X > d.json
+EOF
+touch $work/owned
+X
+cat "\$A.sh"
+torchrun pretrain_gpt.py "--bad\$A" "\$A" --lr "\$A" --save "\$A" --deepspeed-config d.json --num-layers 1
+END
+expect 2 "" "$BEVATRON" migrate "$work/comment.sh" --output "$work/printed.sh"
+grep -q "^# left out: unknown flag --bad?touch" "$work/printed.sh" && pass || fail "a comment has more than one line"
+(bevatron() { :; }; . "$work/printed.sh") >"$work/words" 2>&1
 (bevatron() { printf '%s\n' "$@"; }; . "$work/printed") >"$work/words" 2>&1
 grep -q -F "\$(touch $work/owned)" "$work/words" && grep -q -F "\${x@P}\`touch $work/owned\`\"" "$work/words" && pass ||
     fail "what is printed is not what the script says: $(cat "$work/words")"
