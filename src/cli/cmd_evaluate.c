@@ -12,11 +12,12 @@
 #include "config/flag_rows.h"
 #include "data/extract/content.h"
 #include "data/tokenizer/tokenizer.h"
+#include "evaluate/detokenize.h"
+#include "evaluate/tasks.h"
 #include "plan/setup.h"
 #include "train/automatic.h"
 #include "train/cloze.h"
 #include "train/datasets.h"
-#include "train/detokenize.h"
 #include "train/evaluate.h"
 #include "train/retrieval.h"
 #include "train/state.h"
@@ -104,6 +105,12 @@ struct evaluate_options {
     bool strict_lambada;
     bool retrieval;
     int64_t max_samples;
+    char *tasks;
+    char *task_data;
+    char *task_file;
+    char *task_documents;
+    int64_t tasks_limit;
+    int64_t num_shots;
     bool json;
     struct config config;
 };
@@ -127,6 +134,17 @@ static const struct flag own_flags[] = {
     SWITCH("--retrieval", retrieval,
            "ICT: embed all blocks of --data-path and print how often a query's block is among the K best of them (see "
            "--retriever-report-topk-accuracies; default: 1 5 20 100)"),
+    TEXT(
+        "--tasks", tasks, NULL, "NAME,…",
+        "score tasks as lm-evaluation-harness does: hellaswag, lambada_openai, arc_easy, mmlu, wikitext, core, …; list "
+        "prints all names"),
+    TEXT("--task-data", task_data, NULL, "FOLDER", "with --tasks: the public files, as TASK/SPLIT.jsonl"),
+    TEXT("--task-file", task_file, NULL, "FILE", "with --tasks: tasks of your own, one JSON object per line"),
+    INT("--tasks-limit", tasks_limit, "0", 0, FLAG_ENDLESS, "with --tasks: documents of each task; 0 for all"),
+    INT("--num-shots", num_shots, "-1", -1, 1024,
+        "with --tasks: examples in a prompt; -1 for the task's own number, mostly 0"),
+    TEXT("--task-documents", task_documents, NULL, "FILE",
+         "with --tasks: write every document's log-likelihoods to this file, one JSON object per line"),
     INT("--max-samples", max_samples, "0", 0, FLAG_ENDLESS, "stop after this many samples; 0 for all"),
     SWITCH("--json", json, "print the result as one JSON object"),
 };
@@ -321,6 +339,42 @@ static int run_cloze(struct evaluate_options *options, const struct session *ses
     return 0;
 }
 
+static int write_documents(const struct evaluate_options *options, const struct tasks *tasks) {
+    struct buffer lines = {0};
+    tasks_print_documents(tasks, &lines);
+    int status = file_write_all(options->task_documents, buffer_string(&lines), lines.length);
+    buffer_free(&lines);
+    return status;
+}
+
+static int run_tasks(struct evaluate_options *options, const struct session *session, struct step *step,
+                     const struct tokenizer *tokenizer) {
+    struct tasks *tasks = NULL;
+    struct buffer out = {0};
+    if (!tokenizer)
+        return error_set_code(EXIT_CODE_USAGE, "--tasks needs the tokenizer: give --vocab-file and --merge-file");
+    comm_patience_begin(session->mesh.all, "tokenizing the tasks");
+    TRY(tasks_open(&tasks, &(struct tasks_options){.names = options->tasks,
+                                                   .folder = options->task_data,
+                                                   .file = options->task_file,
+                                                   .tokenizer = tokenizer,
+                                                   .window = step_window(step),
+                                                   .limit = options->tasks_limit,
+                                                   .shots = options->num_shots}));
+    comm_patience_end(session->mesh.all);
+    int status =
+        tasks_run(tasks, &(struct tasks_run){.step = step, .micro_batch_size = options->config.run.micro_batch_size});
+    if (status == 0 && session->place.rank == 0) {
+        tasks_print(tasks, options->json, &out);
+        fputs(buffer_string(&out), stdout);
+        if (options->task_documents)
+            status = write_documents(options, tasks);
+    }
+    buffer_free(&out);
+    tasks_close(tasks);
+    return status;
+}
+
 static int run_retrieval(struct evaluate_options *options, const struct session *session, struct step *step,
                          const struct tokenizer *tokenizer) {
     struct subject subject = {0};
@@ -350,8 +404,11 @@ static void choose_batch(struct evaluate_options *options, const struct session 
 static int open_step(struct evaluate_options *options, const struct session *session, struct step **step) {
     struct phase *phase = phase_begin("preparing the model and its memory");
     choose_batch(options, session);
-    int status = setup_step(step, &(struct setup){&options->config, session->device, &session->mesh,
-                                                  options->cloze ? STEP_GENERATE : STEP_EVALUATE});
+    const struct setup setup = {&options->config, session->device, &session->mesh,
+                                options->cloze ? STEP_GENERATE : STEP_EVALUATE};
+    struct step_options step_options = setup_options(&setup);
+    step_options.keeps_scores = options->tasks != NULL;
+    int status = setup_open(step, &setup, &step_options);
     phase_end(phase);
     return status;
 }
@@ -368,7 +425,8 @@ static int run_model(struct evaluate_options *options, struct session *session, 
     if (status == 0)
         comm_patience_end(session->mesh.all);
     if (status == 0)
-        status = (options->cloze       ? run_cloze
+        status = (options->tasks       ? run_tasks
+                  : options->cloze     ? run_cloze
                   : options->retrieval ? run_retrieval
                                        : run_perplexity)(options, session, step, tokenizer);
     // If one of several ranks fails it ends all; its device may be waiting for a message that never comes.
@@ -385,17 +443,35 @@ static int check_form(const struct evaluate_options *options) {
             EXIT_CODE_USAGE,
             "--retrieval searches the embeddings of --model ict, but this is a --model %s; leave it out",
             CONFIG_NAME(model.form, options->config.model.form));
-    if (is_decoder || (!options->text && !options->cloze))
+    if (is_decoder || (!options->text && !options->cloze && !options->tasks))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "%s asks for the next token, which --model %s does not predict; evaluate it on a dataset "
                           "with --data-path PREFIX",
-                          options->text ? "--text" : "--cloze", CONFIG_NAME(model.form, options->config.model.form));
+                          options->text    ? "--text"
+                          : options->cloze ? "--cloze"
+                                           : "--tasks",
+                          CONFIG_NAME(model.form, options->config.model.form));
+}
+
+static int list_tasks(const struct evaluate_options *options, const struct session *session) {
+    struct buffer out = {0};
+    int status = tasks_list(options->task_file, &out);
+    if (status == 0 && session->place.rank == 0)
+        fputs(buffer_string(&out), stdout);
+    buffer_free(&out);
+    return status;
 }
 
 static int run_evaluation(void *context, struct session *session) {
     struct evaluate_options *options = context;
     struct saved_model saved;
+    if (options->tasks && strcmp(options->tasks, "list") == 0)
+        return list_tasks(options, session);
+    if (options->tasks && !options->task_data)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--tasks needs the folder of its data: give --task-data FOLDER, in which "
+                              "TASK/SPLIT.jsonl are the public files");
     int status = saved_model_find(&saved, &options->config, session, CONFIG_EVALUATE);
     if (status == 0)
         status = check_form(options);
@@ -410,10 +486,10 @@ static const char *remedy_for(const char *argument) {
 }
 
 static const struct flag_synonym synonyms[] = {
-    {"--tasks --task --num-fewshot", NULL,
-     "tasks are scored by lm-evaluation-harness: write the model with `bevatron checkpoint convert --to huggingface`, "
-     "then "
-     "`lm_eval --model hf --model_args pretrained=FOLDER`; --cloze and --wikitext are scored here"},
+    {"--task", "--tasks", "names separated by commas"},
+    {"--num-fewshot --num-few-shot --n-shot", "--num-shots", "examples in a prompt"},
+    {"--limit", "--tasks-limit", "documents of each task"},
+    {"--log-samples", "--task-documents", "a file with every document's log-likelihoods"},
     {"--model-path --checkpoint --model-name-or-path --pretrained", "--load", "the folder of a checkpoint"},
     {"--dataset --data --input --file", "--data-path or --text", "a dataset or a text"},
     {0},
@@ -429,11 +505,12 @@ const struct command cmd_evaluate = {
          .argument_remedy = remedy_for,
          .argument_flag = "--text",
          .summary =
-             "Computes loss and perplexity of a checkpoint on a dataset or a text, cloze accuracy, or retrieval. The "
-             "model's and tokenizer's flags come from the checkpoint.",
+             "Computes loss and perplexity of a checkpoint on a dataset or a text, scores on tasks, cloze accuracy, or "
+             "retrieval. The model's and tokenizer's flags come from the checkpoint.",
          .epilogue = "Examples:\n  bevatron evaluate --load run --text book.txt\n"
                      "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
                      "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n"
+                     "  bevatron evaluate --load run --tasks hellaswag,arc_easy --task-data eval\n"
                      "  bevatron evaluate --load ict --data-path wiki_text_sentence --retrieval\n"},
     .tables = {{FLAG_TABLE(own_flags), .synonyms = synonyms}},
     .shared = model_flags,

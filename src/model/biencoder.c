@@ -156,7 +156,11 @@ void biencoder_forward(const struct biencoder *biencoder, const struct pass *pas
         op_top_hits(pass->device, &hits);
     }
     head_add_loss(pass, flight->scores,
-                  &(struct targets){batch->labels, batch->loss_mask, batch->loss_weights, batch->loss_sum}, -1, 0);
+                  &(struct targets){.labels = batch->labels,
+                                    .mask = batch->loss_mask,
+                                    .weights = batch->loss_weights,
+                                    .loss_sum = batch->loss_sum},
+                  -1, 0);
 }
 
 // The gradient of a tower's output at the first tokens, into their rows of dx (B * T, C).

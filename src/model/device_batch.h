@@ -10,6 +10,11 @@
 // z-loss, which keeps logits small.
 enum balance_kind { BALANCE_BATCH, BALANCE_SEQUENCE, BALANCE_GLOBAL, BALANCE_Z, BALANCE_COUNT };
 
+// What became of each token's label, (rows) fp32 each, or none: its loss, the largest logit, and the label's logit.
+struct token_scores {
+    struct tensor losses, largest, target;
+};
+
 struct device_batch {
     struct batch_form form;
     union {
@@ -29,6 +34,7 @@ struct device_batch {
     // Shaped like the counts, for the loss over the global batch, else none: sums of shares, and rows with an expert
     // among their largest logits (routers add to both); each expert's load in the last step, see op_balance_load.
     struct tensor global_sums, global_counts, expert_load;
+    struct token_scores scores;   // the head overwrites them
     struct tensor balance_share;  // (1) fp32 or none: factor of the gradients of routers' losses
 };
 

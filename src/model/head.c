@@ -138,17 +138,19 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
 void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
                  float cap, struct tensor losses) {
     int64_t rows = logits.shape[0];
+    const struct token_scores *kept = &targets->scores;
     size_t mark = arena_mark(pass->scratch);
-    struct op_cross_entropy op = {.losses = losses,
-                                  .logits = logits,
-                                  .row_max = arena_1d(pass->scratch, DTYPE_F32, rows),
-                                  .row_sum = arena_1d(pass->scratch, DTYPE_F32, rows),
-                                  .row_target = arena_1d(pass->scratch, DTYPE_F32, rows),
-                                  .makes_stats = first_class < 0,
-                                  .labels = targets->labels,
-                                  .weights = targets->weights,
-                                  .vocabulary_start = first_class < 0 ? 0 : first_class,
-                                  .cap = cap};
+    struct op_cross_entropy op = {
+        .losses = losses,
+        .logits = logits,
+        .row_max = kept->largest.data ? kept->largest : arena_1d(pass->scratch, DTYPE_F32, rows),
+        .row_sum = arena_1d(pass->scratch, DTYPE_F32, rows),
+        .row_target = kept->target.data ? kept->target : arena_1d(pass->scratch, DTYPE_F32, rows),
+        .makes_stats = first_class < 0,
+        .labels = targets->labels,
+        .weights = targets->weights,
+        .vocabulary_start = first_class < 0 ? 0 : first_class,
+        .cap = cap};
     if (!op.makes_stats)
         share_stats(pass, &op);
     op_cross_entropy(pass->device, &op);
@@ -158,7 +160,8 @@ void head_losses(const struct pass *pass, struct tensor logits, const struct tar
 void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
                    float cap) {
     size_t mark = arena_mark(pass->scratch);
-    struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, logits.shape[0]);
+    struct tensor losses =
+        targets->scores.losses.data ? targets->scores.losses : arena_1d(pass->scratch, DTYPE_F32, logits.shape[0]);
     head_losses(pass, logits, targets, first_class, cap, losses);
     op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});
     arena_release(pass->scratch, mark);

@@ -18,6 +18,7 @@ struct targets {
     struct tensor mask;      // (rows) fp32
     struct tensor weights;   // (rows) fp32, or none
     struct tensor loss_sum;  // (1) fp32: the sum of mask * loss is added to it
+    struct token_scores scores;
 };
 
 struct head {

@@ -22,18 +22,25 @@ int64_t head_rows_at_once(const struct head *head, const struct pass *pass, int6
     return each < rows ? each : rows;
 }
 
+static struct tensor some_rows(struct tensor all, int64_t first, int64_t count) {
+    return all.data ? tensor_rows(all, first, count) : all;
+}
+
 static struct targets some_targets(const struct targets *all, int64_t first, int64_t count) {
     return (struct targets){.labels = tensor_rows(all->labels, first, count),
                             .mask = tensor_rows(all->mask, first, count),
-                            .weights = all->weights.data ? tensor_rows(all->weights, first, count) : all->weights,
-                            .loss_sum = all->loss_sum};
+                            .weights = some_rows(all->weights, first, count),
+                            .loss_sum = all->loss_sum,
+                            .scores = {.largest = some_rows(all->scores.largest, first, count),
+                                       .target = some_rows(all->scores.target, first, count)}};
 }
 
 void head_by_rows(const struct head *head, const struct pass *pass, const struct head_flight *flight,
                   struct tensor dfeatures) {
     int64_t N = flight->features.shape[0], each = head_rows_at_once(head, pass, N);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, N);
+    const struct token_scores *scores = &flight->targets.scores;
+    struct tensor losses = scores->losses.data ? scores->losses : arena_1d(pass->scratch, DTYPE_F32, N);
     struct tensor room = arena_2d(pass->scratch, pass->dtype, each, head->V);
     struct pass part = *pass;
     for (int64_t first = 0; first < N; first += each) {

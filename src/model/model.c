@@ -248,11 +248,13 @@ struct handover model_forward(const struct model *model, const struct pass *pass
         reducer_settle(pass->reducer);
     head_forward(&model->head, &last.pass, &flight->head, y, (struct tensor){0});
     head_loss(&model->head, &last.pass, &flight->head,
-              &(struct targets){batch->labels, batch->loss_mask, batch->loss_weights, batch->loss_sum});
+              &(struct targets){batch->labels, batch->loss_mask, batch->loss_weights, batch->loss_sum, batch->scores});
     if (model->has_pair_head)
-        pair_head_forward(
-            &model->pair_head, &last.pass, &flight->pair_head, y,
-            &(struct targets){batch->pair_labels, batch->pair_mask, batch->pair_weights, batch->pair_loss_sum});
+        pair_head_forward(&model->pair_head, &last.pass, &flight->pair_head, y,
+                          &(struct targets){.labels = batch->pair_labels,
+                                            .mask = batch->pair_mask,
+                                            .weights = batch->pair_weights,
+                                            .loss_sum = batch->pair_loss_sum});
     for (int64_t i = 0; i < model->depth_count; i++)
         y = depth_forward(&model->depths[i], &last.pass, &flight->depths[i], &model->head, y);
     return (struct handover){0};

@@ -154,6 +154,7 @@ struct step {
     struct tensor expert_bias;         // (step_experts) fp32, of all layers on every rank, or none
     struct tensor expert_load;         // same shape: each expert's load in the last step, see router.h
     struct tensor own;                 // (OWN_COUNT) fp32, after the totals
+    struct tensor scores;              // (3, rows) fp32 of the last micro-batch, with keeps_scores: struct token_scores
     struct tensor logits;              // (1, V) fp32, for generation
     struct tensor encoded;             // (P, C): an encoder's output, for generation
     int64_t cached;                    // tokens so far, for generation

@@ -85,6 +85,10 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + OWN_COUNT);
     step->totals = tensor_rows(totals, 0, total_count);
     step->own = tensor_rows(totals, total_count, OWN_COUNT);
+    if (step->options.keeps_scores) {
+        struct batch_form largest = step->options.largest, block = step_block_form(step, &largest);
+        step->scores = arena_2d(arena, DTYPE_F32, 3, batch_elements(&block, BATCH_LABELS));
+    }
     if (step->chunks[0].model.choices.experts.has_bias)
         step->expert_bias = owner ? owner->expert_bias : arena_1d(arena, DTYPE_F32, step_experts(step));
     int loaded = step_total_count(step, TOTAL_GLOBAL_ROWS);

@@ -167,6 +167,19 @@ int step_evaluate(struct step *step, const struct step_source *source) {
     return step_run(step, source, NULL);
 }
 
+void step_token_scores(const struct step *step, struct step_scores *scores) {
+    const struct mesh *mesh = &step->mesh;
+    const struct device_batch *batch = &step->pipeline.batches[0].batch;
+    bool is_last = mesh->place[AXIS_PIPELINE] == mesh->length[AXIS_PIPELINE] - 1;
+    scores->count = is_last && mesh->place[AXIS_TENSOR] == 0 ? tensor_count(batch->labels) : 0;
+    if (scores->count == 0)
+        return;
+    device_copy_out(step->device, scores->places, batch->row_ids);
+    device_copy_out(step->device, scores->losses, batch->scores.losses);
+    device_copy_out(step->device, scores->largest, batch->scores.largest);
+    device_copy_out(step->device, scores->of_label, batch->scores.target);
+}
+
 struct tensor step_evaluated_logits(const struct step *step) {
     return tensor_flat(step->chunks[0].flights[0].model.head.logits);
 }

@@ -87,6 +87,7 @@ struct step_options {
     int64_t decoder_chunk;           // the number of T5's first decoder chunk; INT64_MAX if there is none
     bool splits_rows;                // ranks that share layers split the residual stream
     bool recomputes;                 // keeps nothing that could be recomputed
+    bool keeps_scores;               // of each token, for step_token_scores
     bool only_trains;                // a step in STEP_TRAIN without room for evaluations
     bool records;                    // passes are recorded and replayed if the device can do so
     bool divides_optimizer, overlaps_reduction, overlaps_gather, rounds_sums;  // see parallel/reducer.h
@@ -215,6 +216,15 @@ int64_t step_digest(struct step *step);
 // Most copies of a parameter that step_check_replicas compares; 1 if no rank holds a copy.
 int step_replica_count(const struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
+
+// The scores of the tokens of the last evaluation, which had one micro-batch: of this rank's part of it. Ranks without
+// them have none: those before the last stage, and all but the first of those that share layers.
+struct step_scores {
+    int64_t count;
+    int64_t *places;                     // row * T + column of each token; the arrays have room for B * T
+    float *losses, *largest, *of_label;  // the loss, the largest logit and that of the label
+};
+void step_token_scores(const struct step *step, struct step_scores *scores);
 
 // The logits of the last evaluation of one micro-batch, without a pipeline. Any later call may overwrite them.
 struct tensor step_evaluated_logits(const struct step *step);

@@ -86,6 +86,13 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
     batch.global_counts = step_total(step, TOTAL_GLOBAL_ROWS);
     batch.expert_bias = step->expert_bias;
     batch.expert_load = step->expert_load;
+    if (step->scores.data && batch.labels.data) {
+        struct tensor flat = tensor_flat(step->scores);
+        int64_t most = step->scores.shape[1], rows = tensor_count(batch.labels);
+        batch.scores = (struct token_scores){.losses = tensor_rows(flat, 0, rows),
+                                             .largest = tensor_rows(flat, most, rows),
+                                             .target = tensor_rows(flat, 2 * most, rows)};
+    }
     if (batch.counts.data)
         batch.balance_share = tensor_rows(batch.counts, COUNT_SHARE, 1);
     return batch;

@@ -222,7 +222,7 @@ answers 2 'unexpected argument "ds.json": train takes only flags; a file of flag
     train --deepspeed ds.json
 answers 2 'not "pytorch": give huggingface' checkpoint convert --input run --to pytorch --output x
 answers 2 'unknown flag --load; use --input' checkpoint convert --load run --input run --output x
-expect 2 'unknown flag --tasks; tasks are scored by lm-evaluation-harness' "$BEVATRON" evaluate --load run --tasks hellaswag
+expect 2 'unknown flag --num-fewshot; use --num-shots' "$BEVATRON" evaluate --load run --tasks hellaswag --num-fewshot 5
 expect 2 '--tokenizer-type auto is for train with text; here, train a tokenizer first' "$BEVATRON" preprocess --input lines.jsonl \
     --output-prefix p --tokenizer-type auto
 printf '[model]\nlayers = 2\n' >run.toml

@@ -1,7 +1,7 @@
 // Texts in evaluation: removing WikiText's extra spaces as in Python, and overlapping samples.
 #include "base/json.h"
 #include "test.h"
-#include "train/detokenize.h"
+#include "evaluate/detokenize.h"
 #include "train/evaluate.h"
 #include "train/retrieval.h"
 

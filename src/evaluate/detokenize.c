@@ -1,11 +1,11 @@
 // Replacements one after the other over the whole text, in an order that matters. See detokenize.h.
-#include "train/detokenize.h"
+#include "evaluate/detokenize.h"
 
 #include "base/utf8.h"
 #include <stdbool.h>
 #include <string.h>
 
-static void replace_all(struct buffer *text, const char *from, const char *to) {
+void text_replace_all(struct buffer *text, const char *from, const char *to) {
     size_t from_length = strlen(from), to_length = strlen(to);
     struct buffer out = {0};
     const char *at = buffer_string(text), *end = at + text->length;
@@ -26,7 +26,7 @@ static bool is_space(uint32_t c) {
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static const char *skip_spaces(const char *at, const char *end) {
+const char *text_skip_spaces(const char *at, const char *end) {
     while (at < end) {
         uint32_t character;
         size_t bytes = utf8_decode((const unsigned char *)at, (size_t)(end - at), &character, NULL);
@@ -37,8 +37,7 @@ static const char *skip_spaces(const char *at, const char *end) {
     return at;
 }
 
-// The end of [begin, end) without the whitespace before it.
-static const char *trim_end(const char *begin, const char *end) {
+const char *text_trim_end(const char *begin, const char *end) {
     const char *kept = begin;
     while (begin < end) {
         uint32_t character;
@@ -58,7 +57,7 @@ static void close_up(struct buffer *text, char opening, char closing) {
         const char *close = open ? memchr(open + 1, closing, (size_t)(end - open - 1)) : NULL;
         if (!close)
             break;
-        const char *first = skip_spaces(open + 1, close), *last = trim_end(first, close);
+        const char *first = text_skip_spaces(open + 1, close), *last = text_trim_end(first, close);
         buffer_append(&out, at, (size_t)(open + 1 - at));
         buffer_append(&out, first, (size_t)(last - first));
         buffer_append_byte(&out, closing);
@@ -80,15 +79,15 @@ void detokenize_wikitext(struct buffer *text) {
         {" \n", "\n"},       {"\n ", "\n"},    {" N ", " 1 "}, {" 's", "'s"},
     };
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
-        replace_all(text, before[i][0], before[i][1]);
+        text_replace_all(text, before[i][0], before[i][1]);
     for (size_t i = 0; i < sizeof brackets / sizeof brackets[0]; i++)
         close_up(text, brackets[i][0], brackets[i][1]);
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++)
-        replace_all(text, after[i][0], after[i][1]);
+        text_replace_all(text, after[i][0], after[i][1]);
 }
 
 int64_t detokenize_count_words(const char *text, size_t length) {
-    const char *begin = skip_spaces(text, text + length), *end = trim_end(begin, text + length);
+    const char *begin = text_skip_spaces(text, text + length), *end = text_trim_end(begin, text + length);
     int64_t words = 1;
     for (; begin < end; begin++)
         words += *begin == ' ';
