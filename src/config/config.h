@@ -295,6 +295,8 @@ struct config_watch {
     struct string_list sample_prompt;
     int64_t sample_tokens;
     double sample_temperature;  // 0: greedy
+    char *eval_tasks, *eval_task_data, *eval_task_file;
+    int64_t eval_tasks_interval, eval_tasks_limit;
     int64_t check_replicas;
     int64_t replay_check;  // every N iterations; 0: never
     double start_timeout_minutes, step_timeout_minutes, save_timeout_minutes, load_timeout_minutes;  // 0: no limit

@@ -268,7 +268,10 @@ const struct flag_rule rules_of_training[] = {
     {NEEDS = "--inject, --inject-count", "--allow-injected-faults",
      ": it makes the run fail on purpose; give both if you mean it"},
 
-    // Samples.
+    // Tasks and samples.
+    {IDLE = "--eval-tasks-interval, --eval-tasks-limit, --eval-task-data, --eval-task-file", "--eval-tasks"},
+    {NEEDS = "--eval-tasks", "--eval-task-data", ", the folder of their public files"},
+    {BELONGS = "--eval-tasks", "--model gpt", ", models that continue a text"},
     {IDLE = "--sample-prompt", "--sample-interval"},
     {BELONGS = "--sample-interval", "--model gpt", ", models that continue a text"},
     {EXCLUDES = "--sample-interval", "--context-parallel-size", ", which cannot split one token at a time"},

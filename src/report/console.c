@@ -134,7 +134,8 @@ void console_eval(struct buffer *out, const struct metrics_eval *eval) {
     for (int i = 0; i < eval->loss_count; i++) {
         double value = without_nan_sign(eval->losses[i].value);
         buffer_printf(&line, "%s value: %.6E | ", eval->losses[i].name, value);
-        buffer_printf(&line, "%s PPL: %.6E | ", eval->losses[i].name, without_nan_sign(metrics_perplexity(value)));
+        if (!eval->losses[i].is_score)
+            buffer_printf(&line, "%s PPL: %.6E | ", eval->losses[i].name, without_nan_sign(metrics_perplexity(value)));
     }
     append_dashes(out, line.length + 1);
     buffer_append(out, line.data, line.length);

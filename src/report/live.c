@@ -276,7 +276,7 @@ void live_eval_line(struct buffer *out, const struct live *live, const struct me
     for (int i = 0; i < eval->loss_count; i++) {
         const struct metrics_loss *loss = &eval->losses[i];
         add_value(&lines, loss->name, loss->is_share ? "%.2f%%" : "%.4f", loss->value);
-        if (loss->is_share)
+        if (loss->is_share || loss->is_score)
             continue;
         add_value(&lines, "perplexity", "%.2f", metrics_perplexity(loss->value));
     }

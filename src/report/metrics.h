@@ -14,6 +14,7 @@ struct metrics_loss {
     const char *name;  // "lm loss"; borrowed
     double value;      // mean over the iterations since the last line that were not skipped
     bool is_share;     // it is not a loss but a share in percent: "top1_acc"
+    bool is_score;     // of a task: it has no perplexity
 };
 
 // Balance of a layer's experts.

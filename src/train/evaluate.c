@@ -10,6 +10,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static int fill_text(void *context, int64_t sample, const struct batch *row) {
     const struct token_text *text = context;
@@ -133,4 +135,51 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     result->mean = step_mean_losses(step, &sum);
     loader_close(loader);
     return status < 0 ? -1 : check_finite(&result->mean, source.name);
+}
+
+int evaluate_tasks_open(struct evaluate_tasks *scoring, const struct config *config, const struct tokenizer *tokenizer,
+                        struct step *step) {
+    *scoring = (struct evaluate_tasks){.step = step, .micro_batch_size = config->run.micro_batch_size};
+    if (!config->watch.eval_tasks || config->run.skip_train)
+        return 0;
+    scoring->interval = config->watch.eval_tasks_interval;
+    if (!tokenizer)
+        return error_set_code(EXIT_CODE_USAGE, "--eval-tasks needs the tokenizer: give --tokenizer-type and its files");
+    return tasks_open(&scoring->tasks, &(struct tasks_options){.names = config->watch.eval_tasks,
+                                                               .folder = config->watch.eval_task_data,
+                                                               .file = config->watch.eval_task_file,
+                                                               .tokenizer = tokenizer,
+                                                               .window = step_window(step),
+                                                               .limit = config->watch.eval_tasks_limit,
+                                                               .shots = -1});
+}
+
+int evaluate_tasks(const struct evaluate_tasks *scoring, int64_t iteration, int64_t consumed_samples) {
+    double started = clock_seconds();
+    if (scoring->interval == 0 || iteration % scoring->interval != 0)
+        return 0;
+    TRY(tasks_run(scoring->tasks, &(struct tasks_run){scoring->step, scoring->micro_batch_size, .is_quiet = true}));
+    double elapsed_ms = (clock_seconds() - started) * 1e3;
+    struct task_score score, next;
+    int64_t at = 0;
+    for (bool has_more = tasks_next_score(scoring->tasks, &at, false, &score); has_more;) {
+        char set[128];
+        snprintf(set, sizeof set, "validation %s", score.task);
+        struct metrics_eval eval = {.wall_seconds = clock_wall_seconds(),
+                                    .iteration = iteration,
+                                    .consumed_samples = consumed_samples,
+                                    .set = set,
+                                    .elapsed_ms = elapsed_ms};
+        do {
+            eval.losses[eval.loss_count++] = (struct metrics_loss){score.metric, score.value, .is_score = true};
+            has_more = tasks_next_score(scoring->tasks, &at, false, &next);
+            bool is_same = has_more && strcmp(next.task, score.task) == 0;
+            score = next;
+            if (!is_same)
+                break;
+        } while (eval.loss_count < METRICS_MAX_LOSSES);
+        report_eval(scoring->report, &eval);
+        elapsed_ms = 0;
+    }
+    return 0;
 }

@@ -3,6 +3,7 @@
 #define TRAIN_EVALUATE_H
 
 #include "data/sample/source.h"
+#include "evaluate/tasks.h"
 #include "step/step.h"
 #include "train/meter.h"
 #include "train/run_end.h"
@@ -32,6 +33,18 @@ struct evaluate_batches {
 };
 int evaluate_batches(const struct evaluate_batches *batches, const struct meter *meter, struct metrics_eval *eval,
                      bool *is_cut);
+
+// In a run that trains: the tasks of --eval-tasks, if there are any; and their scores if they are due at this
+// iteration, each task reported as a set of its own. All ranks call, and no step is pending.
+struct evaluate_tasks {
+    struct tasks *tasks;
+    struct step *step;
+    int64_t interval, micro_batch_size;  // the interval is 0 without tasks
+    struct report *report;               // set later
+};
+int evaluate_tasks_open(struct evaluate_tasks *scoring, const struct config *config, const struct tokenizer *tokenizer,
+                        struct step *step);
+int evaluate_tasks(const struct evaluate_tasks *scoring, int64_t iteration, int64_t consumed_samples);
 
 // Cuts a text of token ids into samples: each begins `stride` tokens after the previous one, and the last is padded.
 // Every token but the first is counted once, in the first sample that contains it. With a stride below seq_length, each

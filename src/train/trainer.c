@@ -67,6 +67,7 @@ struct trainer {
     struct saver saver;
     struct memory_checkpoint memory;
     struct sampler *sampler;  // NULL without --sample-interval
+    struct evaluate_tasks tasks;
     struct trainer_job job;
     struct stop_time stop_time;
     struct watchdog_work work;
@@ -148,6 +149,7 @@ static int open_step(struct trainer *trainer) {
     TRY(beginning_set_weights(&(struct beginning_options){trainer->step, config, &trainer->identity, &trainer->memory},
                               &trainer->at));
     TRY(interrupt_check());
+    TRY(evaluate_tasks_open(&trainer->tasks, config, trainer->tokenizer, trainer->step));
     if (!config->run.skip_train)
         TRY(sampler_open(&trainer->sampler, &(struct sampler_options){.config = config,
                                                                       .device = trainer->device,
@@ -171,7 +173,7 @@ static int open_step(struct trainer *trainer) {
 static int open_watching(struct trainer *trainer) {
     const struct config *config = trainer->config;
     TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
-    trainer->ending.report = trainer->saver.report = trainer->report;
+    trainer->ending.report = trainer->saver.report = trainer->tasks.report = trainer->report;
     trainer->meter = (struct meter){.config = config,
                                     .census = census_take(config),
                                     .mesh = trainer->mesh,
@@ -225,8 +227,7 @@ static int evaluate_set(struct trainer *trainer, int set, bool is_final, bool *i
     return 0;
 }
 
-// All sets of a split, one after another. If a signal arrives meanwhile, nothing more is reported; the caller checks
-// for it next.
+// All sets of a split, one after another, up to a signal; the caller checks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     const struct config *config = trainer->config;
     if (!trainer->loaders[split] || config->run.eval_iters == 0)
@@ -402,10 +403,11 @@ static bool needs_results(const struct trainer *trainer) {
     struct progress_state ahead = look_ahead(trainer);
     int64_t at = ahead.iteration;
     return state_is_done(config, &ahead) || is_multiple(at, config->watch.check_replicas) ||
-           is_multiple(at, config->run.eval_interval) || is_multiple(at, config->run.save_interval) ||
-           memory_checkpoint_is_due(&trainer->memory, at) || is_multiple(at, config->run.exit_interval) ||
-           replay_check_is_due(&trainer->replay, at) || is_multiple(at, config->watch.sample_interval) ||
-           meter_needs_weights(&trainer->meter, at) || tracing_needs_results(&trainer->tracing, at) ||
+           is_multiple(at, config->run.eval_interval) || is_multiple(at, trainer->tasks.interval) ||
+           is_multiple(at, config->run.save_interval) || memory_checkpoint_is_due(&trainer->memory, at) ||
+           is_multiple(at, config->run.exit_interval) || replay_check_is_due(&trainer->replay, at) ||
+           is_multiple(at, config->watch.sample_interval) || meter_needs_weights(&trainer->meter, at) ||
+           tracing_needs_results(&trainer->tracing, at) ||
            config_global_batch_size(config, ahead.consumed_train_samples) != trainer->batch_size;
 }
 
@@ -423,6 +425,7 @@ static int follow_intervals(struct trainer *trainer) {
         TRY(check_replicas(trainer));
     if (is_multiple(at, config->run.eval_interval))
         TRY(evaluate(trainer, SPLIT_VALID, false));
+    TRY(evaluate_tasks(&trainer->tasks, at, trainer->at.consumed_train_samples));
     if (is_multiple(at, config->watch.sample_interval)) {
         ending_answer(&trainer->ending, "finishing the samples of iteration ", at);
         sampler_run(trainer->sampler, at, trainer->report);
@@ -585,6 +588,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     datasets_close(&trainer.datasets);
     memory_checkpoint_close(&trainer.memory);
     sampler_close(trainer.sampler);
+    tasks_close(trainer.tasks.tasks);
     step_close(trainer.step);
     tokenizer_free(trainer.tokenizer);
     text_data_close(&trainer.texts);

@@ -31,6 +31,19 @@ if "$BEVATRON" version | grep -qE "^ *MPI +yes" && command -v mpirun >/dev/null;
     done
 fi
 
+# In training: the scores of an iteration are those of its checkpoint, in all logs.
+expect 0 "validation loss at iteration 4 on validation arc_easy set | acc value: " "$BEVATRON" train "${tokenizer[@]}" --data-path "$work/text.jsonl" \
+    "${model[@]}" --save "$work/scored" --save-interval 2 --tensorboard-dir "$work/events" --eval-tasks arc_easy,wikitext --eval-tasks-interval 2 \
+    --eval-tasks-limit 2 --eval-task-data tests/golden/tasks
+grep -q "acc PPL" "$work/out" && fail "an accuracy has a perplexity" || pass
+[ "$(grep -c '"validation wikitext"' "$work/scored/metrics.jsonl")" = 2 ] && pass || fail "scores in metrics.jsonl"
+expect 0 '"metric":"bits_per_byte","value":' "${evaluate[@]}" --load "$work/scored" --tasks wikitext --json
+score=$(sed -nE 's/.*"bits_per_byte","value":([0-9.]{7}).*/\1/p' "$work/out")
+grep '"iteration":4' "$work/scored/metrics.jsonl" | grep -qE "\"bits_per_byte\": ?$score" && pass || fail "bits per byte of training: $score"
+cmp -s <(sha256sum <"$work/run/iter_0000004/model.safetensors") <(sha256sum <"$work/scored/iter_0000004/model.safetensors") && pass ||
+    fail "scoring changed the weights"
+expect 2 "--eval-tasks needs --eval-task-data" "$BEVATRON" train "${tokenizer[@]}" --data-path "$work/text.jsonl" "${model[@]}" --eval-tasks boolq
+
 # Tasks of one's own.
 mkdir -p "$work/eval/mine"
 printf '{"q": " the answer is", "o": ["yes", "no"], "k": 1}\n\n{"q": "the model", "o": ["reads", "x", "y"], "k": 0}\n' >"$work/eval/mine/test.jsonl"
