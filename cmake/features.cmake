@@ -65,6 +65,7 @@ bevatron_find(ZLIB zlib.h z)
 bevatron_find(ZSTD zstd.h zstd)
 bevatron_find(BZIP2 bzlib.h bz2)
 bevatron_find(LZMA lzma.h lzma)
+bevatron_find(BROTLI brotli/decode.h brotlidec)
 bevatron_find(UTF8PROC utf8proc.h utf8proc)
 bevatron_find_header(CURL curl/curl.h)
 # Loaded when it is needed: the header is enough.
@@ -171,6 +172,7 @@ bevatron_feature(ZLIB ".gz input" "${ZLIB_FOUND}" "On Debian: apt-get install zl
 bevatron_feature(ZSTD ".zst input" "${ZSTD_FOUND}" "On Debian: apt-get install libzstd-dev")
 bevatron_feature(BZIP2 ".bz2 input" "${BZIP2_FOUND}" "On Debian: apt-get install libbz2-dev")
 bevatron_feature(LZMA ".xz input" "${LZMA_FOUND}" "On Debian: apt-get install liblzma-dev")
+bevatron_feature(BROTLI "Brotli in Parquet files" "${BROTLI_FOUND}" "On Debian: apt-get install libbrotli-dev")
 # Decompression with several threads came with liblzma 5.4.
 set(BEVATRON_HAS_XZ_THREADS OFF)
 if(BEVATRON_HAS_LZMA)

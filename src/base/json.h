@@ -76,7 +76,8 @@ struct json_writer {
     int depth;
     bool need_comma;
     bool after_key;
-    int indent;  // spaces per level, 0 for one line
+    int indent;        // spaces per level, 0 for one line
+    bool keeps_bytes;  // ill-formed UTF-8 stays as it is
 };
 void json_begin_object(struct json_writer *w);
 void json_end_object(struct json_writer *w);
@@ -84,8 +85,9 @@ void json_begin_array(struct json_writer *w);
 void json_end_array(struct json_writer *w);
 void json_key(struct json_writer *w, const char *key);
 void json_key_bytes(struct json_writer *w, const char *key, size_t length);  // may hold a NUL
-void json_string(struct json_writer *w, const char *string, size_t length);  // ill-formed UTF-8 becomes U+FFFD
-void json_cstring(struct json_writer *w, const char *string);                // NULL writes null
+void json_string(struct json_writer *w, const char *string,
+                 size_t length);                               // ill-formed UTF-8 becomes U+FFFD, or see keeps_bytes
+void json_cstring(struct json_writer *w, const char *string);  // NULL writes null
 void json_int(struct json_writer *w, int64_t value);
 void json_number(struct json_writer *w, const char *text);  // verbatim from a parsed file: 1e-05, 2.0
 void json_double(struct json_writer *w, double value);      // shortest text that reads back equal; null if not finite

@@ -100,14 +100,15 @@ static void append_run(struct buffer *out, const char *run, size_t length) {
     }
 }
 
-static void append_string(struct buffer *out, const char *string, size_t length) {
+static void append_string(struct json_writer *w, const char *string, size_t length) {
+    struct buffer *out = w->out;
     enum { LONGEST_ESCAPE = 6 };
     buffer_append_byte(out, '"');
     while (length > 0) {
         bool has_high = false;
         buffer_reserve(out, length + LONGEST_ESCAPE + SCAN_SLACK_BYTES);
         size_t run = scan_copy_plain(out->data + out->length, string, length, &has_high);
-        if (has_high && utf8_check(string, run) < run)
+        if (has_high && !w->keeps_bytes && utf8_check(string, run) < run)
             append_run(out, string, run);
         else
             out->length += run;
@@ -130,7 +131,7 @@ void json_key(struct json_writer *w, const char *key) {
 void json_key_bytes(struct json_writer *w, const char *key, size_t length) {
     CHECK(w->depth > 0 && !w->after_key);
     separate(w);
-    append_string(w->out, key, length);
+    append_string(w, key, length);
     buffer_append_string(w->out, w->indent > 0 ? ": " : ":");
     w->after_key = true;
     w->need_comma = true;
@@ -138,7 +139,7 @@ void json_key_bytes(struct json_writer *w, const char *key, size_t length) {
 
 void json_string(struct json_writer *w, const char *string, size_t length) {
     separate(w);
-    append_string(w->out, string, length);
+    append_string(w, string, length);
     w->need_comma = true;
 }
 

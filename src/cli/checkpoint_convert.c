@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
-#include "data/extract/inputs.h"
+#include "data/extract/ending.h"
 #include "formats/hf_surroundings.h"
 #include "formats/model_source.h"
 #include "formats/contents.h"
@@ -260,9 +260,9 @@ static int choose_target(const struct checkpoint_convert_options *options, const
     static const char *const gguf[] = {".gguf", NULL};
     static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth", ".ckpt", ".ggml",
                                          ".onnx",        ".h5",  ".npz", ".zip", ".json", NULL};
-    bool is_gguf = inputs_are_wanted(options->output, gguf);
+    bool is_gguf = ending_is_among(options->output, gguf);
     *to = options->to ? options->to : is_gguf ? "gguf" : NULL;
-    if ((*to && strcmp(*to, "gguf") == 0) || !(is_gguf || inputs_are_wanted(options->output, others)))
+    if ((*to && strcmp(*to, "gguf") == 0) || !(is_gguf || ending_is_among(options->output, others)))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "--output %s is the name of a file, and %s%s is a folder; give a folder's name%s",

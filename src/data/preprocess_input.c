@@ -92,7 +92,10 @@ static int open_file(struct text_reader *reader) {
     int together = left < input->run->threads ? (int)left : input->run->threads;
     options.path = input->run->files->items[reader->number];
     options.threads = input->run->threads / together;
+    const struct jsonl_options *jsonl = &input->run->workers[0].parser.options;
+    options.columns = &(struct table_columns){jsonl->keys, jsonl->key_count};
     if (input->run->are_plain[reader->number]) {
+        options.columns = NULL;
         options.block_bytes = input->run->block_bytes;
         options.piece_bytes =
             (options.piece_bytes + options.block_bytes - 1) / options.block_bytes * options.block_bytes;

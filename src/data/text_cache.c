@@ -8,6 +8,7 @@
 #include "base/phase.h"
 #include "data/bad_data.h"
 #include "data/cache_entry.h"
+#include "data/extract/ending.h"
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"
@@ -43,7 +44,7 @@ static bool matches(const char *pattern) {
 // the query may hold secrets, and names of data are logged.
 static bool is_remote_text(const char *name) {
     bool is_many = url_is_s3(name) && (name[strlen(name) - 1] == '/' || strpbrk(name, "*?["));
-    return is_many || inputs_are_wanted(name, text_format_endings);
+    return is_many || ending_is_among(name, text_format_endings);
 }
 
 bool text_source_exists(const char *name) {

@@ -23,32 +23,33 @@ printf -- '---\nlicense: mit\n---\n# The card\n' >hub/README.md
 echo '{"default": {}}' >hub/dataset_infos.json
 echo "a licence" | tee hub/LICENSE >hub/LICENSE-MIT.txt
 touch hub/.gitattributes hub/data/load.py
-printf 'PAR1....PAR1' | tee hub/data/0.parquet >hub/data/1.parquet
-export_it="hub/data/0.parquet is a Parquet file; export its text as JSON Lines, e.g. duckdb -c \"COPY (SELECT text FROM 'hub/data/0.parquet')"
-helps "hub has no text but 2 .parquet files: $export_it" hub
+printf 'Obj\001....' | tee hub/data/0.avro >hub/data/1.avro
+export_it="hub/data/0.avro is an Avro file; export its text as JSON Lines, e.g. \`avro-tools tojson hub/data/0.avro\`"
+helps "hub has no text but 2 .avro files: $export_it" hub
 expect 215 "$export_it" "$BEVATRON" preprocess --input hub --output-prefix p --tokenizer-type NullTokenizer --vocab-size 9
 expect 215 "$export_it" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path hub --tokenizer-type NullTokenizer --vocab-size 9
 # With text beside it: the text is read, the rest is counted and named, on every run and in all commands alike.
 words 1 300 | as_json >hub/data/train.jsonl
 for turn in first second; do
     expect 0 "iteration        2/" "${auto[@]}" hub
-    grep -qF "warning: 2 .parquet files left out of hub: $export_it" out &&
+    grep -qF "warning: 2 .avro files left out of hub: $export_it" out &&
         grep -qF "note: left out of hub: LICENSE, LICENSE-MIT.txt, README.md, dataset_infos.json, 2 hidden files, 1 .py file" out && pass || fail "what is left out, in the $turn run"
 done
-expect 0 "2 .parquet files left out of hub" "$BEVATRON" preprocess --input hub --output-prefix p --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json \
+expect 0 "2 .avro files left out of hub" "$BEVATRON" preprocess --input hub --output-prefix p --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json \
     --merge-file hub/.bevatron-cache/tokenizer-*/merges.txt
 grep -q "^300 documents" out && pass || fail "preprocess read other files"
 expect 0 "hub: text, which train tokenizes first; files: 1" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path hub \
     --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json --merge-file hub/.bevatron-cache/tokenizer-*/merges.txt
-grep -q "2 .parquet files left out of hub" out && pass || fail "preflight does not name what is left out"
+grep -q "2 .avro files left out of hub" out && pass || fail "preflight does not name what is left out"
 # Addresses of such files, and of none.
-expect 215 "https://e.org/0.parquet is a Parquet file; export its text" "${auto[@]}" https://e.org/0.parquet
+expect 215 "https://e.org/0.avro is an Avro file; export its text" "${auto[@]}" https://e.org/0.avro
 expect 215 "s3://b/t.csv is a CSV table" "${auto[@]}" s3://b/t.csv
 expect 1 "https://e.org/page is an address, not a dataset here; copy its .bin and .idx files" "${auto[@]}" https://e.org/page
 # A clone without git-lfs has pointers.
-printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n' | tee lfs.jsonl >hub/data/0.parquet
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n' | tee lfs.jsonl lfs.parquet >hub/data/0.avro
 helps "lfs.jsonl is a Git LFS pointer, not the file itself; fetch the file: \`git lfs pull\`" lfs.jsonl
-expect 0 "hub/data/0.parquet is a Git LFS pointer, not the file itself; fetch" "${auto[@]}" hub
+helps "lfs.parquet is a Git LFS pointer" lfs.parquet
+expect 0 "hub/data/0.avro is a Git LFS pointer, not the file itself; fetch" "${auto[@]}" hub
 
 # ---- tables, pages, documents ----
 

@@ -130,10 +130,10 @@ expect 0 "iteration        2/" "${train[@]}" --data-path "$text" "${given[@]}" -
 
 # What is not text, and text that is damaged, is refused by name.
 printf 'PAR1....' >"$work/t.parquet"
-expect 215 "t.parquet is a Parquet file; export its text as JSON Lines, e.g. duckdb" "${train[@]}" --data-path "$work/t.parquet" "${given[@]}"
+expect 215 "t.parquet: Parquet data is damaged at byte 8: it ends before its footer; copy or download the file again" "${train[@]}" --data-path "$work/t.parquet" "${given[@]}"
 mkdir "$work/lake"
 cp "$work/t.parquet" "$work/lake/0.parquet"
-expect 215 "0.parquet is a Parquet file" "${train[@]}" --data-path "$work/lake" "${given[@]}"
+expect 215 "0.parquet: Parquet data is damaged" "${train[@]}" --data-path "$work/lake" "${given[@]}"
 mkdir "$work/none"
 expect 1 "$work/none is a folder without .jsonl" "${train[@]}" --data-path "$work/none" "${given[@]}"
 { words 1 3 | as_json; echo '{"text": 3}'; } >"$work/bad.jsonl"

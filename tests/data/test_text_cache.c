@@ -126,7 +126,10 @@ TEST(formats_are_told_by_name_and_content) {
     }
     bool is_plain;
     write_bytes(scratch_path("p"), "PAR1", 4);
-    EXPECT_ERROR(text_format_find(&is_plain, TEXT_FORMAT_AUTO, scratch_path("p")), "is a Parquet file; export");
+    EXPECT_OK(text_format_find(&is_plain, TEXT_FORMAT_AUTO, scratch_path("p")));
+    EXPECT(!is_plain);
+    EXPECT_OK(text_format_find(&is_plain, TEXT_FORMAT_PLAIN, scratch_path("p")));
+    EXPECT(is_plain);
     EXPECT_OK(text_format_find(&is_plain, TEXT_FORMAT_AUTO, "-"));
     EXPECT(is_plain);
     EXPECT_OK(text_format_find(&is_plain, TEXT_FORMAT_JSONL, "-"));

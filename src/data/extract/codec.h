@@ -1,5 +1,5 @@
-// Compressed formats, with one file per library (zlib.c, bzip2.c, xz.c, zstd.c), or its stand-in zlib_none.c if the
-// library was missing at build time; the stand-in's functions fail and name the package.
+// Compressed formats, with one file per library (zlib.c, bzip2.c, xz.c, zstd.c, brotli.c), or its stand-in
+// zlib_none.c if the library was missing at build time; the stand-in's functions fail and name the package.
 //
 // A decompressor is fed piece by piece. Files often hold several compressed streams in a row (gzip members, bzip2
 // streams, zstd frames), so a codec continues with the next one and says after each step whether it is between two.
@@ -49,10 +49,10 @@ struct codec {
     const struct codec_parallel *parallel;  // NULL if the format has none
 };
 
-extern const struct codec codec_gzip, codec_bzip2, codec_xz, codec_zstd;
+extern const struct codec codec_gzip, codec_bzip2, codec_xz, codec_zstd, codec_brotli;
 
-// Appends the bytes to `out` as a separate gzip member or zstd frame. Many threads can pack pieces, and every reader of
-// these formats takes the concatenated pieces as one file.
+// Appends the bytes to `out` as a separate gzip member or zstd frame. Many threads can pack pieces, and every reader
+// of these formats takes the concatenated pieces as one file.
 int pack_gzip(struct buffer *out, const void *bytes, size_t count);
 int pack_zstd(struct buffer *out, const void *bytes, size_t count);
 
@@ -60,8 +60,33 @@ int pack_zstd(struct buffer *out, const void *bytes, size_t count);
 // if the data is damaged, has another length, or this build lacks zlib.
 int inflate_bytes(const void *from, size_t from_bytes, void *to, size_t to_bytes);
 
-// Starts liblzma's decoder for an lzma_stream: xz_threads.c with several threads, or its stand-in xz_threads_none.c if
-// liblzma is older than 5.4 and cannot do that. False if memory is short.
+// Starts liblzma's decoder for an lzma_stream: xz_threads.c with several threads, or its stand-in xz_threads_none.c
+// if liblzma is older than 5.4 and cannot do that. False if memory is short.
 bool xz_decoder_init(void *lzma_stream, int threads);
+
+// ---- blocks ----
+
+// The blocks of Parquet and Arrow, whose plain length is known. Snappy and LZ4 are decompressed in block_codec.c:
+// their formats are a page each. The others are the codecs above.
+struct codec_block {
+    const unsigned char *in;
+    size_t in_bytes;
+    unsigned char *out;  // (out_bytes) is filled completely
+    size_t out_bytes;
+};
+
+struct block_codec {
+    const char *name;
+    bool (*unpack)(const struct codec_block *block);  // false if the data is damaged
+    const struct codec *stream;                       // in place of unpack; both are NULL for bytes as they are
+};
+
+extern const struct block_codec block_none, block_snappy, block_gzip, block_brotli, block_zstd, block_lz4,
+    block_lz4_hadoop;
+
+// *state is NULL at first and kept for further blocks, until block_codec_close. 1; 0, without an error, if the data
+// is damaged; -1 if this build lacks the codec.
+int block_codec_unpack(const struct block_codec *codec, void **state, const struct codec_block *block);
+void block_codec_close(const struct block_codec *codec, void *state);
 
 #endif

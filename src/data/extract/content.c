@@ -1,7 +1,8 @@
 // Magic numbers, the checksum of a tar header, and the zero bytes of UTF-16; for text, its shape.
 #include "data/extract/content.h"
 #include "data/bad_data.h"
-#include "data/extract/inputs.h"
+#include "data/extract/ending.h"
+#include "data/table/table.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -138,8 +139,7 @@ struct content_kind {
     bool (*has_shape)(const char *text, size_t length);
 };
 
-static const char as_parquet[] = "export its text as JSON Lines, e.g. duckdb -c \"COPY (SELECT text FROM '%s') TO "
-                                 "'lines.jsonl' (FORMAT json)\"";
+static const char as_table[] = "`bevatron preprocess --input %s` and --data-path read its text, without --input-format";
 static const char as_zip[] = "unpack it with `unzip %s`, or pipe its files: `unzip -p %s | bevatron … --input -`";
 static const char as_binary[] = "models learn from text; check the path";
 static const char as_tokens[] = "import it: `bevatron dataset import --llmc %s --output-prefix NAME`";
@@ -148,7 +148,7 @@ static const char as_pickle[] =
 static const char as_document[] = "extract its text: `pandoc -t plain %s -o OUT.txt`";
 
 static const struct content_kind kinds[] = {
-    {"PAR1", 4, "a Parquet file", .advice = as_parquet, .endings = {".parquet"}},
+    {"PAR1", 4, "a Parquet file", .advice = as_table, .endings = {".parquet"}},
     {"ARROW1\0", 8, "an Arrow file", .advice = "export its text as JSON Lines (pyarrow, duckdb, datasets' to_json)",
      .endings = {".feather"}},
     {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", .advice = "export its text as JSON Lines (pyarrow, datasets' to_json)",
@@ -286,9 +286,9 @@ static const struct content_kind *find_kind(const unsigned char *bytes, size_t c
 
 static const struct content_kind *kind_by_name(const char *name) {
     for (size_t i = 0; i < KINDS; i++)
-        if (inputs_are_wanted(name, kinds[i].endings))
+        if (ending_is_among(name, kinds[i].endings))
             return &kinds[i];
-    return inputs_are_wanted(name, tar.endings) ? &tar : NULL;
+    return ending_is_among(name, tar.endings) ? &tar : NULL;
 }
 
 // Appends the advice with the path in place of each %s.
@@ -319,7 +319,7 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
 
 int content_check_text(const char *path, const char *text, size_t length) {
     for (size_t i = 0; i < KINDS; i++)
-        if (kinds[i].has_shape && (kinds[i].has_shape(text, length) || inputs_are_wanted(path, kinds[i].endings)))
+        if (kinds[i].has_shape && (kinds[i].has_shape(text, length) || ending_is_among(path, kinds[i].endings)))
             return refuse(&kinds[i], path, path);
     return 0;
 }
@@ -384,7 +384,7 @@ int content_check_name(const char *name) {
     const struct remote_place *place = find_place(name);
     const struct content_kind *kind = place ? kind_by_name(name) : NULL;
     TRY(check_page(name));
-    if (kind && !place->advice)
+    if (kind && !place->advice && !table_is_named(name))
         return refuse(kind, name, name);
     if (!place || !place->advice)
         return 0;

@@ -2,6 +2,7 @@
 #include "data/extract/inputs.h"
 #include "base/words.h"
 #include "data/extract/content.h"
+#include "data/extract/ending.h"
 #include "data/extract/text_format.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -18,30 +19,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-// ---- names ----
-
-static bool ends_with(const char *name, size_t length, const char *ending) {
-    size_t bytes = strlen(ending);
-    return length > bytes && memcmp(name + length - bytes, ending, bytes) == 0;
-}
-
-size_t inputs_stem_bytes(const char *name) {
-    static const char *const compressions[] = {".gz", ".bz2", ".xz", ".zst", NULL};
-    size_t length = strlen(name);
-    for (const char *const *compression = compressions; *compression; compression++)
-        if (ends_with(name, length, *compression))
-            return length - strlen(*compression);
-    return length;
-}
-
-bool inputs_are_wanted(const char *name, const char *const *endings) {
-    size_t length = inputs_stem_bytes(name);
-    for (; *endings; endings++)
-        if (ends_with(name, length, *endings))
-            return true;
-    return false;
-}
 
 // ---- files that are not read ----
 
@@ -65,7 +42,7 @@ static bool is_about(const char *name) {
                                         "code_of_conduct", "dataset_card", "datacard",     "datasheet",    "model_card",
                                         "dataset_infos",   "dataset_info", "dataset_dict", "requirements", "state"};
     static const char *const for_people[] = {".md", ".txt", ".text", ".json", NULL};
-    if (strchr(name, '.') && !inputs_are_wanted(name, for_people))
+    if (strchr(name, '.') && !ending_is_among(name, for_people))
         return false;
     size_t length = strcspn(name, ".");
     // LICENSE-MIT.txt, README_de.md
@@ -95,7 +72,7 @@ static void left_out_free(struct left_out *left) {
 // ".parquet" or ".csv.gz" of a path; "" if it has none.
 static const char *ending_of(const char *path) {
     const char *name = name_of(path);
-    size_t at = inputs_stem_bytes(name);
+    size_t at = ending_stem_bytes(name);
     while (at > 0 && name[at] != '.')
         at--;
     const char *last = strrchr(name, '.');
@@ -129,8 +106,8 @@ static void append_files(struct buffer *out, int64_t count, const char *kind) {
 
 // Sets the error that says what a file is and how to get its text; 0 if that is not known.
 static int explain(const char *path) {
-    return inputs_are_wanted(path, text_format_endings) ? error_set("--input-format auto reads them, too")
-                                                        : content_explain(path);
+    return ending_is_among(path, text_format_endings) ? error_set("--input-format auto reads them, too")
+                                                      : content_explain(path);
 }
 
 // Appends files that no command converts to text, by name or count.
@@ -239,7 +216,7 @@ struct input_walk {
 };
 
 static void take_file(struct input_walk *walk, const char *path, const char *name) {
-    bool is_data = name[0] != '.' && !is_about(name) && inputs_are_wanted(name, walk->endings);
+    bool is_data = name[0] != '.' && !is_about(name) && ending_is_among(name, walk->endings);
     if (is_data)
         string_list_add(walk->files, path);
     else

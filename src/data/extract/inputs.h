@@ -18,11 +18,6 @@ int inputs_expand(struct string_list *files, const struct string_list *names);
 // left out, which is logged, and links to folders are not followed. A folder without files to read is an error.
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings);
 
-// Whether a name has one of these endings, optionally followed by a compression suffix.
-bool inputs_are_wanted(const char *name, const char *const *endings);
-// The length of a name without its compression suffix.
-size_t inputs_stem_bytes(const char *name);
-
 // Total size on disk; 0 if unknown (standard input, a pipe).
 uint64_t inputs_bytes(const struct string_list *files);
 

@@ -118,7 +118,7 @@ int line_file_open(struct line_file **opened, const struct line_file_options *op
     atomic_init(&file->users, 1);
     file->name = memory_string(strcmp(options->path, "-") == 0 ? "standard input" : options->path);
     file->position = options->begin;
-    int status = reader_open_threads(&file->reader, options->path, options->threads);
+    int status = reader_open_columns(&file->reader, options->path, options->threads, options->columns);
     if (status == 0) {
         file->format = reader_format(file->reader);
         status = open_plain(file);

@@ -9,6 +9,7 @@
 #define DATA_EXTRACT_LINE_FILE_H
 
 #include "base/buffer.h"
+#include "data/table/table.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,9 +35,10 @@ struct line_file_options {
     size_t piece_bytes;  // the size to aim for; a multiple of the blocks, if there are any
     // Size of the blocks of the text; a piece has all lines that begin in a block or none of them. 0: no blocks.
     uint64_t block_bytes;
-    size_t line_limit;  // longest line in bytes
-    bool skips_long;    // continue with further pieces after a line that is too long
-    uint64_t begin;     // where the first piece begins: must be the end of a piece of this file
+    const struct table_columns *columns;  // of tables, whose rows are lines then; NULL for text as it is
+    size_t line_limit;                    // longest line in bytes
+    bool skips_long;                      // continue with further pieces after a line that is too long
+    uint64_t begin;                       // where the first piece begins: must be the end of a piece of this file
     // Called before the text of a piece outgrows the usual size, with its new size; may wait until there is enough
     // memory. May be NULL.
     void (*charge)(void *context, struct line_piece *piece, size_t bytes);

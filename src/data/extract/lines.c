@@ -72,6 +72,7 @@ static int open_next(struct line_reader *lines) {
         .threads = 1,
         .piece_bytes = lines->options.chunk_bytes,
         .line_limit = lines->options.line_limit,
+        .columns = lines->options.columns,
     };
     TRY(line_file_open(&lines->file, &options));
     lines->next_path++;

@@ -15,8 +15,9 @@
 struct line_options {
     const char *const *paths;  // (path_count) "-" is standard input; must outlive the reader
     int64_t path_count;
-    size_t chunk_bytes;  // target size; 0 for 1 MiB
-    size_t line_limit;   // longest line in bytes; 0 for 1 GiB
+    size_t chunk_bytes;                   // target size; 0 for 1 MiB
+    size_t line_limit;                    // longest line in bytes; 0 for 1 GiB
+    const struct table_columns *columns;  // see struct line_file_options
 };
 
 struct line_chunk {

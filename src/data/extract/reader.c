@@ -40,8 +40,15 @@ struct reader {
     bool between;         // the codec is between two streams
     void *parallel;       // of codec->parallel, which reads in place of the codec; NULL for one thread
     bool has_head;        // the first bytes from the codec were checked
-    unsigned char head[CONTENT_BYTES];
+    unsigned char head[CONTENT_TEXT_BYTES];
     size_t head_bytes, head_taken;
+    bool takes_tables;
+    struct table_columns columns;    // of tables
+    const struct table_kind *table;  // NULL if the text is what the codec gives
+    void *rows;                      // of the table; NULL if no columns are wanted
+    struct remote_object object;     // read by ranges
+    struct buffer lines;             // of the table, of which lines_taken bytes were delivered
+    size_t lines_taken;
     struct piece_ring *ahead;            // of a thread that reads ahead; NULL if the caller's does
     struct error_note *ahead_error;      // of that thread: comes after the bytes before it
     uint64_t ahead_input, ahead_memory;  // when the bytes that the caller has received were read
@@ -104,13 +111,62 @@ static const struct codec *find_codec(const unsigned char *bytes, size_t count) 
     return is_skippable ? &codec_zstd : NULL;
 }
 
+static int64_t decompress(struct reader *reader, void *out, size_t capacity);
+static int64_t read_text(struct reader *reader, void *out, size_t capacity);
+
+static int64_t read_for_table(void *context, void *out, size_t capacity) {
+    return read_text(context, out, capacity);
+}
+
+// A table that is read from any byte on is a regular file, or an object with ranges.
+static int find_ranges(struct reader *reader, struct table_input *input) {
+    struct stat status;
+    if (reader->remote) {
+        TRY(remote_find(&reader->object, reader->path));
+        remote_stream_close(reader->remote);
+        reader->remote = NULL;
+        reader->descriptor = -1;
+        input->object = reader->object;
+        input->size = reader->object.size;
+    } else if (fstat(reader->descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+        input->descriptor = reader->descriptor;
+        input->size = (uint64_t)status.st_size;
+    }
+    bool has_ranges = input->descriptor >= 0 || reader->object.has_ranges;
+    return has_ranges && !reader->codec
+               ? 0
+               : error_set(
+                     "%s is a %s file, which is read from its end, not from a pipe or from compressed data; write "
+                     "it to a file first",
+                     reader->name, reader->table->name);
+}
+
+// Opens a table, or checks that the first bytes are those of a text.
+static int open_content(struct reader *reader, const unsigned char *bytes, size_t count, int threads) {
+    if (reader->takes_tables)
+        reader->table = table_find(reader->path, (const char *)bytes, count);
+    if (!reader->table)
+        return content_check(reader->name, reader->path, bytes, count);
+    if (reader->columns.count == 0)
+        return 0;
+    struct table_input input = {.name = reader->name,
+                                .columns = reader->columns,
+                                .threads = threads,
+                                .descriptor = -1,
+                                .read = read_for_table,
+                                .context = reader};
+    if (reader->table->needs_ranges)
+        TRY(find_ranges(reader, &input));
+    return reader->table->open(&reader->rows, &input);
+}
+
 static int recognise(struct reader *reader, int threads) {
     reader->codec = find_codec(reader->input, reader->end);
     if (reader->codec && reader->codec->open(&reader->state, threads) < 0) {
         reader->codec = NULL;
         return error_context("%s", reader->name);
     }
-    return reader->codec ? 0 : content_check(reader->name, reader->path, reader->input, reader->end);
+    return reader->codec ? 0 : open_content(reader, reader->input, reader->end, threads);
 }
 
 // Waits for enough bytes to recognize the file. A complete line is enough to know that it is text, so a writer that
@@ -177,9 +233,11 @@ static int share_work(struct reader *reader, int threads) {
     return can_share ? reader->codec->parallel->open(&reader->parallel, &file) : 0;
 }
 
-int reader_open_threads(struct reader **reader, const char *path, int threads) {
+int reader_open_columns(struct reader **reader, const char *path, int threads, const struct table_columns *columns) {
     *reader = NULL;
     struct reader *opened = memory_alloc(sizeof *opened);
+    opened->takes_tables = columns;
+    opened->columns = columns ? *columns : (struct table_columns){0};
     opened->descriptor = -1;
     if (begin(opened, path, threads) < 0 || share_work(opened, threads) < 0) {
         reader_close(opened);
@@ -187,6 +245,10 @@ int reader_open_threads(struct reader **reader, const char *path, int threads) {
     }
     *reader = opened;
     return 0;
+}
+
+int reader_open_threads(struct reader **reader, const char *path, int threads) {
+    return reader_open_columns(reader, path, threads, NULL);
 }
 
 int reader_open(struct reader **reader, const char *path) {
@@ -198,6 +260,8 @@ void reader_close(struct reader *reader) {
         return;
     piece_ring_close(reader->ahead);
     error_drop(reader->ahead_error);
+    if (reader->rows)
+        reader->table->close(reader->rows);
     remote_stream_stop(reader->remote);
     if (reader->parallel)
         reader->codec->parallel->close(reader->parallel);
@@ -206,6 +270,8 @@ void reader_close(struct reader *reader) {
     if (reader->descriptor >= 0 && !reader->remote)
         close(reader->descriptor);
     remote_stream_close(reader->remote);
+    remote_object_free(&reader->object);
+    buffer_free(&reader->lines);
     free(reader->input);
     free(reader->name);
     free(reader->path);
@@ -220,6 +286,8 @@ static int refill(struct reader *reader) {
 }
 
 static uint64_t position_of(const struct reader *reader) {
+    if (reader->rows && reader->table->position)
+        return reader->table->position(reader->rows);
     return reader->parallel ? reader->codec->parallel->position(reader->parallel)
                             : reader->read_bytes - (reader->end - reader->begin);
 }
@@ -275,24 +343,21 @@ static int64_t decompress(struct reader *reader, void *out, size_t capacity) {
     return got;
 }
 
-// Checks the first decompressed bytes: often they are those of an archive.
+// Checks the first decompressed bytes: often they are those of an archive, or of a table.
 static int look_inside(struct reader *reader) {
     int64_t got = 1;
-    while (got > 0 && reader->head_bytes < CONTENT_BYTES) {
-        got = decompress(reader, reader->head + reader->head_bytes, CONTENT_BYTES - reader->head_bytes);
+    while (got > 0 && reader->head_bytes < sizeof reader->head) {
+        got = decompress(reader, reader->head + reader->head_bytes, sizeof reader->head - reader->head_bytes);
         TRY((int)got);
         reader->head_bytes += (size_t)got;
     }
-    TRY(content_check(reader->name, reader->path, reader->head, reader->head_bytes));
     reader->has_head = true;
-    return 0;
+    return open_content(reader, reader->head, reader->head_bytes, 1);
 }
 
-static int64_t read_now(struct reader *reader, void *out, size_t capacity) {
+static int64_t read_text(struct reader *reader, void *out, size_t capacity) {
     if (!reader->codec)
         return read_plain(reader, out, capacity);
-    if (!reader->has_head)
-        TRY(look_inside(reader));
     size_t left = reader->head_bytes - reader->head_taken;
     if (left == 0)
         return decompress(reader, out, capacity);
@@ -300,6 +365,26 @@ static int64_t read_now(struct reader *reader, void *out, size_t capacity) {
     memcpy(out, reader->head + reader->head_taken, count);
     reader->head_taken += count;
     return (int64_t)count;
+}
+
+static int64_t read_lines(struct reader *reader, void *out, size_t capacity) {
+    while (reader->lines_taken == reader->lines.length) {
+        buffer_clear(&reader->lines);
+        reader->lines_taken = 0;
+        int status = reader->rows ? reader->table->next(reader->rows, &reader->lines) : 0;
+        if (status <= 0)
+            return status;
+    }
+    size_t left = reader->lines.length - reader->lines_taken, count = left < capacity ? left : capacity;
+    memcpy(out, reader->lines.data + reader->lines_taken, count);
+    reader->lines_taken += count;
+    return (int64_t)count;
+}
+
+static int64_t read_now(struct reader *reader, void *out, size_t capacity) {
+    if (reader->codec && !reader->has_head)
+        TRY(look_inside(reader));
+    return reader->table ? read_lines(reader, out, capacity) : read_text(reader, out, capacity);
 }
 
 // ---- reading ahead ----
@@ -367,7 +452,7 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
 }
 
 int reader_seek(struct reader *reader, uint64_t offset) {
-    if (!reader->remote || reader->codec || offset == 0)
+    if (!reader->remote || reader->codec || reader->table || offset == 0)
         return 0;
     struct remote_object object;
     int status = remote_find(&object, reader->path);
@@ -396,7 +481,11 @@ uint64_t reader_memory(const struct reader *reader) {
 }
 
 const char *reader_format(const struct reader *reader) {
-    return reader->codec ? reader->codec->name : plain;
+    return reader->codec ? reader->codec->name : reader->table ? reader->table->name : plain;
+}
+
+bool reader_is_table(const struct reader *reader) {
+    return reader->table;
 }
 
 // ---- damage ----
@@ -423,8 +512,10 @@ static int find_damage(const char *path) {
 
 int reader_blame_damage(const char *path, const char *format) {
     struct stat status;
-    bool is_input = strcmp(path, "-") == 0;
-    if (!format || strcmp(format, plain) == 0)
+    bool is_input = strcmp(path, "-") == 0, is_packed = false;
+    for (size_t i = 0; i < MAGICS; i++)
+        is_packed = is_packed || (format && strcmp(format, magics[i].codec->name) == 0);
+    if (!is_packed)
         return -1;
     if (url_is_remote(path)) {
         suspect_damage(format, "FILE");

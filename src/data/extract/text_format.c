@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/extract/content.h"
+#include "data/extract/ending.h"
 #include "data/extract/inputs.h"
 #include "data/extract/reader.h"
 #include "net/url.h"
@@ -10,11 +11,12 @@
 #include <stdint.h>
 #include <string.h>
 
-const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".txt", ".text", ".md", NULL};
+const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".text", ".md", NULL};
 
 int text_format_find(bool *is_plain, enum text_format format, const char *path) {
     static const char *const of_jsonl[] = {".jsonl", ".ndjson", ".json", NULL};
-    bool is_named = inputs_are_wanted(path, of_jsonl);
+    static const struct table_columns none = {0};
+    bool is_named = ending_is_among(path, of_jsonl) || table_is_named(path);
     *is_plain = format == TEXT_FORMAT_PLAIN || (format == TEXT_FORMAT_AUTO && !is_named);
     // A pipe can be read only once, and many objects in S3 would be requested twice.
     if (format == TEXT_FORMAT_PLAIN || !(file_is_regular(path) || (*is_plain && url_is_remote(path))))
@@ -22,13 +24,14 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     char text[CONTENT_TEXT_BYTES];
     size_t length = 0;
     struct reader *reader;
-    TRY(reader_open(&reader, path));
+    TRY(reader_open_columns(&reader, path, 1, &none));
     int64_t got = 1;
     while (length < sizeof text && (got = reader_read(reader, text + length, sizeof text - length)) > 0)
         length += (size_t)got;
+    bool is_table = reader_is_table(reader);
     reader_close(reader);
     TRY((int)got);
-    if (content_is_object(text, length)) {
+    if (is_table || content_is_object(text, length)) {
         *is_plain = false;
         return 0;
     }

@@ -2,7 +2,7 @@
 #include "data/index/files.h"
 
 #include "data/extract/content.h"
-#include "data/extract/inputs.h"
+#include "data/extract/ending.h"
 #include "data/extract/text_format.h"
 #include "base/error.h"
 #include "net/hub.h"
@@ -51,7 +51,7 @@ static bool has_file(const char *prefix, const char *extension) {
 
 // Refuses a name that looks like a text, a folder or a pattern rather than a dataset; 0 for other names.
 static int refuse_text(const char *name) {
-    bool is_text = inputs_are_wanted(name, text_format_endings);
+    bool is_text = ending_is_among(name, text_format_endings);
     if (is_text && file_exists(name))
         return error_set("%s is text, not a dataset; `bevatron preprocess` makes one, whose name is then "
                          "PREFIX_text_document",
@@ -84,7 +84,7 @@ static int refuse_tokens(const char *name) {
 }
 
 static int refuse_missing(const char *prefix) {
-    if (inputs_are_wanted(prefix, text_format_endings))
+    if (ending_is_among(prefix, text_format_endings))
         TRY(content_check_name(prefix));
     TRY(content_check_prefix(prefix));
     TRY(refuse_tokens(prefix));

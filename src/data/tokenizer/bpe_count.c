@@ -117,10 +117,12 @@ static int run_pipeline(struct counting *run, const struct string_list *files) {
 
 static int count_files(struct byte_table *words, struct counting *run, const struct string_list *files) {
     const struct bpe_corpus *corpus = run->corpus;
+    const struct table_columns columns = {(const char *const *)corpus->keys.items, corpus->keys.count};
     struct line_options lines = {
         .paths = (const char *const *)files->items,
         .path_count = files->count,
         .line_limit = corpus->line_limit,
+        .columns = corpus->format == TEXT_FORMAT_PLAIN ? NULL : &columns,
     };
     struct jsonl_options jsonl = {
         .keys = (const char *const *)corpus->keys.items,

@@ -1,0 +1,44 @@
+// layer: data
+// A table of hostile bytes, read with one thread and with several: every line is an object with the columns.
+#include "fuzz.h"
+
+#include "data/extract/jsonl.h"
+#include "data/extract/reader.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { READ_LIMIT = 1 << 22 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    int descriptor = memfd_create("fuzz", 0);
+    if (descriptor < 0 || write(descriptor, data, size) != (ssize_t)size)
+        abort();
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    static const char *const keys[] = {"text", "tags"};
+    const struct table_columns columns = {keys, 1 + size % 2};
+    struct jsonl_parser parser;
+    jsonl_parser_init(&parser,
+                      &(struct jsonl_options){.keys = keys, .key_count = columns.count, .replace_ill_formed = true});
+    struct reader *reader;
+    struct buffer lines = {0};
+    int64_t got = 1;
+    if (reader_open_columns(&reader, path, 1 + size % 3, &columns) == 0) {
+        for (buffer_reserve(&lines, READ_LIMIT); got > 0 && lines.length < READ_LIMIT;) {
+            got = reader_read(reader, lines.data + lines.length, READ_LIMIT - lines.length);
+            lines.length += got > 0 ? (size_t)got : 0;
+        }
+        bool is_table = reader_is_table(reader);
+        reader_close(reader);
+        const char *at = lines.data, *end = lines.data + lines.length, *stop;
+        for (; is_table && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
+            if (jsonl_find(&parser, at, (size_t)(stop - at)) < 0)
+                abort();
+    }
+    buffer_free(&lines);
+    jsonl_parser_free(&parser);
+    close(descriptor);
+    return 0;
+}
