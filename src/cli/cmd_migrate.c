@@ -236,7 +236,7 @@ static int dry_run(const struct migrate_options *options, const struct shell_rea
     for (int64_t i = 0; i < migration->words.count; i++) {
         bool is_file = i > 0 && strcmp(migration->words.items[i - 1], "--deepspeed-config") == 0;
         const char *text = is_file ? written_file(reading, migration->words.items[i]) : NULL;
-        char *word = text ? place_in_memory(text) : migrate_show(migration->words.items[i]);
+        char *word = text ? place_in_memory(text) : migrate_show(migration->words.items[i], NULL);
         string_list_add(&words, word ? word : "");
         free(word);
     }

@@ -34,8 +34,7 @@ static const struct {
                       {"--np", TASKS},
                       {"--ntasks", TASKS}};
 
-// The text with ${NAME} for its marks, to be freed; their names go to a list.
-static char *show_marks(const char *text, struct string_list *names) {
+char *migrate_show(const char *text, struct string_list *names) {
     struct buffer out = {0};
     for (; *text; text++) {
         const char *end = *text == SHELL_MARK ? strchr(text, SHELL_MARK_END) : NULL;
@@ -68,7 +67,7 @@ static void read_launcher(const struct string_list *words, int64_t end, struct m
             const char *text = equals ? equals + 1 : i + 1 < end ? words->items[i + 1] : "";
             if (strlen(launcher_flags[k].name) != length || memcmp(launcher_flags[k].name, word, length) != 0)
                 continue;
-            char *shown = show_marks(text, NULL), *note = NULL;
+            char *shown = migrate_show(text, NULL), *note = NULL;
             if (number_read_int(text, &value) && value > 0 && value <= MOST_RANKS)
                 found[launcher_flags[k].flag] = value;
             else if (shell_is_marked(text))
@@ -106,7 +105,7 @@ static bool settle_marks(struct migration *migration, const struct flag_match *m
     bool is_text = row && (row->type == FLAG_STRING || row->type == FLAG_STRING_LIST), is_settled = true;
     struct string_list names = {0};
     for (int i = 0; i < count; i++)
-        free(show_marks(values[i], &names));
+        free(migrate_show(values[i], &names));
     for (int64_t i = 0; i < names.count; i++) {
         const char *name = names.items[i];
         if (row ? !is_text || isdigit((unsigned char)*name) : match->names && match->names->refused) {
@@ -188,7 +187,7 @@ static int migrate_flag(struct migration *migration, struct flag_parse *parse, i
 // A word that is no flag and no value: a variable that may hold flags, or a mistake.
 static void migrate_word(struct migration *migration, const char *word) {
     struct string_list names = {0};
-    char *shown = show_marks(word, &names);
+    char *shown = migrate_show(word, &names);
     bool is_one = names.count == 1 && word[0] == SHELL_MARK && strchr(word, SHELL_MARK_END)[1] == '\0';
     char *message = NULL;
     if (is_one && word[1] == SHELL_UNSET)
@@ -231,9 +230,10 @@ static int64_t find_script(const struct string_list *words) {
 // The ranks of the printed command: those of the launcher, if the layout divides them, otherwise the next number of
 // nodes, or of ranks, that it does.
 static void settle_ranks(struct migration *migration, const struct config *config) {
-    int64_t ranks = migration->ranks, least = config_least_ranks(config);
-    int64_t each = migration->nodes ? ranks / migration->nodes : 0;
-    if (ranks && ranks % least == 0)
+    // A product of sizes that no machine has is left to the dry run.
+    int64_t ranks = migration->ranks, each = migration->nodes ? ranks / migration->nodes : 0;
+    int64_t least = config_model_ranks(config) > MOST_RANKS ? 0 : config_least_ranks(config);
+    if (least < 1 || least > MOST_RANKS || (ranks && ranks % least == 0))
         return;
     migration->ranks = (ranks / least + 1) * least;
     if (each && migration->nodes > 1 && migration->ranks % each)
@@ -258,7 +258,7 @@ void migrate_call(const struct shell_call *call, struct migration *migration) {
     struct flag_parse parse = {.command = config_command(), .options = &trial};
     struct string_list shown = {0};
     for (int64_t i = script + 1; i < call->words.count; i++) {
-        char *word = show_marks(call->words.items[i], NULL);
+        char *word = migrate_show(call->words.items[i], NULL);
         string_list_add(&shown, word);
         free(word);
     }
@@ -302,10 +302,6 @@ void migration_free(struct migration *migration) {
 
 void migrate_add(struct migration *migration, const char *flags) {
     string_list_add_words(&migration->words, flags);
-}
-
-char *migrate_show(const char *word) {
-    return show_marks(word, NULL);
 }
 
 void migrate_quote(const char *word, bool splits, struct buffer *out) {

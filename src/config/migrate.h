@@ -71,8 +71,8 @@ void migrate_call(const struct shell_call *call, struct migration *migration);
 void migration_free(struct migration *migration);
 // Appends the flags in a text to its words.
 void migrate_add(struct migration *migration, const char *flags);
-// A word with ${NAME} for marks, to be freed.
-char *migrate_show(const char *word);
+// A word with ${NAME} for its marks, to be freed; their names go to a list, unless that is NULL.
+char *migrate_show(const char *word, struct string_list *names);
 // Appends a word for a shell, with ${NAME} for marks; nothing else of it expands. `splits`: one that is a variable may
 // hold several.
 void migrate_quote(const char *word, bool splits, struct buffer *out);

@@ -106,4 +106,12 @@ expect 2 "starts no Python program" "$BEVATRON" migrate "$work/printed"
 expect 2 "is not a shell script: byte" "$BEVATRON" migrate "$work/run/iter_0000003/model.safetensors"
 expect 2 "write NAME=VALUE" "$BEVATRON" migrate "$work/ds.sh" --set "a b"
 
+# Sizes whose product no integer holds are the dry run's to refuse.
+cat >"$work/large.sh" <<'END'
+python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1 --train-iters 1 \
+    --max-position-embeddings 16 --micro-batch-size 1 --mock-data --vocab-size 97 --tensor-model-parallel-size 1048576 \
+    --pipeline-model-parallel-size 1048576 --context-parallel-size 1048576 --num-experts 4 --expert-model-parallel-size 4
+END
+expect 2 "problems with the flags" "$BEVATRON" migrate "$work/large.sh"
+
 finish
