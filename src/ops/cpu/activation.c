@@ -83,22 +83,18 @@ CPU_CLONES static void multiply(float *out, const float *a, const float *b, int6
         out[i] = a[i] * b[i];
 }
 
-static void activation_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void activation_forward_task(void *context, struct cpu_range range) {
     const struct op_activation_forward *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK / 4, index);
     cpu_activations[op->activation].value((float *)op->y.data + range.first, (const float *)op->x.data + range.first,
                                           range.end - range.first);
 }
 
 void cpu_activation_forward(struct device *device, const struct op_activation_forward *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK / 4), activation_forward_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK / 4, activation_forward_task, op);
 }
 
-static void activation_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void activation_backward_task(void *context, struct cpu_range range) {
     const struct op_activation_backward *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK / 4, index);
     float value[PIECE], slope[PIECE];
     for (int64_t first = range.first; first < range.end; first += PIECE) {
         int64_t count = range.end - first < PIECE ? range.end - first : PIECE;
@@ -112,7 +108,7 @@ static void activation_backward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_activation_backward(struct device *device, const struct op_activation_backward *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK / 4), activation_backward_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK / 4, activation_backward_task, op);
 }
 
 // A piece of both halves; if there is a rule, it is prepared in `memory`.
@@ -129,11 +125,9 @@ static struct glu_piece glu_piece(const float *gate, const float *up, struct glu
     return (struct glu_piece){memory[0], memory[1]};
 }
 
-static void glu_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void glu_forward_task(void *context, struct cpu_range rows) {
     const struct op_glu_forward *op = context;
     int64_t width = op->y.shape[1];
-    struct cpu_range rows = cpu_piece(op->y.shape[0], cpu_rows_per_task(width), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *gate = (const float *)op->x.data + n * 2 * width, *up = gate + width;
         float *y = (float *)op->y.data + n * width, memory[2][PIECE];
@@ -147,14 +141,12 @@ static void glu_forward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_glu_forward(struct device *device, const struct op_glu_forward *op) {
-    cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), glu_forward_task, op);
+    cpu_run_ranges(device, op->y.shape[0], cpu_rows_per_task(op->y.shape[1]), glu_forward_task, op);
 }
 
-static void glu_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void glu_backward_task(void *context, struct cpu_range rows) {
     const struct op_glu_backward *op = context;
     int64_t width = op->dy.shape[1];
-    struct cpu_range rows = cpu_piece(op->dy.shape[0], cpu_rows_per_task(width), index);
     float value[PIECE], slope[PIECE], again[PIECE], memory[2][PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *gate = (const float *)op->x.data + n * 2 * width, *up = gate + width;
@@ -180,5 +172,5 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_glu_backward(struct device *device, const struct op_glu_backward *op) {
-    cpu_run(device, cpu_pieces(op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1])), glu_backward_task, op);
+    cpu_run_ranges(device, op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1]), glu_backward_task, op);
 }

@@ -121,10 +121,8 @@ static void update_piece(const struct update_job *job, struct update_range r, in
                     r.master, DTYPE_F32, count);
 }
 
-static void update_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void update_task(void *context, struct cpu_range range) {
     const struct update_job *job = context;
-    struct cpu_range range = cpu_piece(tensor_count(job->master), CPU_FLAT_CHUNK, index);
     struct update_range r = job->range;
     r.m += r.m ? range.first : 0;
     r.v += r.v ? range.first : 0;
@@ -134,7 +132,7 @@ static void update_task(void *context, int64_t index, int thread) {
 
 static void run_update(struct device *device, struct update_job *job) {
     if (isfinite(job->range.scale))
-        cpu_run(device, cpu_pieces(tensor_count(job->master), CPU_FLAT_CHUNK), update_task, job);
+        cpu_run_ranges(device, tensor_count(job->master), CPU_FLAT_CHUNK, update_task, job);
 }
 
 // A moment of op_adam; exponents with codes of 8 bits.
@@ -326,11 +324,9 @@ struct follow_job {
     struct tensor x;
 };
 
-static void follow_task(void *context, int64_t index, int thread) {
+static void follow_task(void *context, struct cpu_range range) {
     enum { PIECE = 1024 };
-    (void)thread;
     const struct follow_job *follow = context;
-    struct cpu_range range = cpu_piece(tensor_count(follow->x), CPU_FLAT_CHUNK, index);
     float x[PIECE];
     for (int64_t at = range.first; at < range.end; at += PIECE) {
         int64_t count = range.end - at < PIECE ? range.end - at : PIECE;
@@ -352,7 +348,7 @@ void cpu_follow(struct device *device, const struct op_follow *op) {
                                                   .step_size = rate[FOLLOW_STEP] * op->factor}},
                                 .x = op->x};
     if (isfinite(follow.job.range.scale))
-        cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), follow_task, &follow);
+        cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, follow_task, &follow);
 }
 
 CPU_CLONES static void scale_update(const struct update_range *r, int64_t count) {
@@ -404,10 +400,8 @@ static void average_halves(float *average, const struct op_average *op, int64_t 
     }
 }
 
-static void average_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void average_task(void *context, struct cpu_range range) {
     const struct op_average *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->average), CPU_FLAT_CHUNK, index);
     float *average = (float *)op->average.data + range.first;
     if (op->master.dtype == DTYPE_I16)
         average_halves(average, op, range.first, range.end - range.first);
@@ -417,7 +411,7 @@ static void average_task(void *context, int64_t index, int thread) {
 
 void cpu_average(struct device *device, const struct op_average *op) {
     if (isfinite(*(const float *)op->scale.data))
-        cpu_run(device, cpu_pieces(tensor_count(op->average), CPU_FLAT_CHUNK), average_task, op);
+        cpu_run_ranges(device, tensor_count(op->average), CPU_FLAT_CHUNK, average_task, op);
 }
 
 CPU_CLONES static void momentum_range(const struct op_momentum *op, float *restrict y, int64_t first, int64_t count) {
@@ -433,10 +427,8 @@ CPU_CLONES static void momentum_range(const struct op_momentum *op, float *restr
     }
 }
 
-static void momentum_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void momentum_task(void *context, struct cpu_range range) {
     const struct op_momentum *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->m), CPU_FLAT_CHUNK, index);
     float *y = (float *)op->y.data + range.first;
     if (isfinite(*(const float *)op->scale.data))
         momentum_range(op, y, range.first, range.end - range.first);
@@ -468,16 +460,14 @@ void cpu_momentum(struct device *device, const struct op_momentum *op) {
         momentum_rounded(op);
         return;
     }
-    cpu_run(device, cpu_pieces(tensor_count(op->m), CPU_FLAT_CHUNK), momentum_task, op);
+    cpu_run_ranges(device, tensor_count(op->m), CPU_FLAT_CHUNK, momentum_task, op);
     if (op->sum_squares.data)
         cpu_sum_squares(device, &(struct op_sum_squares){.out = op->sum_squares, .x = op->y});
 }
 
-static void normalize_task(void *context, int64_t index, int thread) {
+static void normalize_task(void *context, struct cpu_range range) {
     enum { PIECE = 1024 };
-    (void)thread;
     const struct op_normalize *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     float norm = sqrtf(*(const float *)op->sum_squares.data), piece[PIECE];
     float factor = 1.0f / (norm > op->least ? norm : op->least);
     if (op->is_twice)
@@ -494,7 +484,7 @@ static void normalize_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_normalize(struct device *device, const struct op_normalize *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), normalize_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, normalize_task, op);
 }
 
 static void add_diagonal_task(void *context, int64_t index, int thread) {
@@ -539,10 +529,8 @@ void cpu_mean_squares(struct device *device, const struct op_mean_squares *op) {
     cpu_run(device, op->y.shape[op->is_by_columns ? 1 : 0], mean_squares_task, op);
 }
 
-static void adapt_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void adapt_task(void *context, struct cpu_range range) {
     const struct op_adapt *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     float *x = op->x.data, *v = op->v.data;
     const float *squares = op->squares.data;
     for (int64_t i = range.first; i < range.end; i++) {
@@ -553,31 +541,27 @@ static void adapt_task(void *context, int64_t index, int thread) {
 
 void cpu_adapt(struct device *device, const struct op_adapt *op) {
     if (isfinite(*(const float *)op->scale.data))
-        cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), adapt_task, op);
+        cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, adapt_task, op);
 }
 
-static void split_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void split_task(void *context, struct cpu_range range) {
     const struct op_split *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     split_range((uint16_t *)op->value.data + range.first, (int16_t *)op->rest.data + range.first,
                 (const float *)op->x.data + range.first, range.end - range.first);
 }
 
 void cpu_split(struct device *device, const struct op_split *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), split_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, split_task, op);
 }
 
-static void merge_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void merge_task(void *context, struct cpu_range range) {
     const struct op_merge *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     merge_range((float *)op->x.data + range.first, (const uint16_t *)op->value.data + range.first,
                 (const int16_t *)op->rest.data + range.first, range.end - range.first);
 }
 
 void cpu_merge(struct device *device, const struct op_merge *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), merge_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, merge_task, op);
 }
 
 CPU_CLONES static void scale_range(float *x, float factor, int64_t count) {
@@ -586,14 +570,12 @@ CPU_CLONES static void scale_range(float *x, float factor, int64_t count) {
         x[i] *= factor;
 }
 
-static void scale_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void scale_task(void *context, struct cpu_range range) {
     const struct op_scale *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     float factor = op->by.data ? op->factor * *(const float *)op->by.data : op->factor;
     scale_range((float *)op->x.data + range.first, factor, range.end - range.first);
 }
 
 void cpu_scale(struct device *device, const struct op_scale *op) {
-    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), scale_task, op);
+    cpu_run_ranges(device, tensor_count(op->x), CPU_FLAT_CHUNK, scale_task, op);
 }

@@ -138,17 +138,14 @@ static void balance_backward_row(const struct op_balance_backward *op, int64_t n
         dlogits[e] += by * (slopes[e] - mean) * (is_softmax ? p[e] : router_slope(op->score, logits[e]) / sum);
 }
 
-static void balance_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void balance_backward_task(void *context, struct cpu_range rows) {
     const struct op_balance_backward *op = context;
-    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), index);
     for (int64_t n = rows.first; n < rows.end; n++)
         balance_backward_row(op, n);
 }
 
 void cpu_balance_backward(struct device *device, const struct op_balance_backward *op) {
-    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1])), balance_backward_task,
-            op);
+    cpu_run_ranges(device, op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), balance_backward_task, op);
 }
 
 void cpu_balance_bias(struct device *device, const struct op_balance_bias *op) {

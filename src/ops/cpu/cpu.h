@@ -40,6 +40,10 @@ static inline struct cpu_range cpu_piece(int64_t total, int64_t size, int64_t in
     return (struct cpu_range){first, first + size < total ? first + size : total};
 }
 
+// Runs task(context, piece) for all pieces of [0, total).
+void cpu_run_ranges(struct device *device, int64_t total, int64_t size,
+                    void (*task)(void *context, struct cpu_range range), const void *context);
+
 // Rows of `columns` elements that make a task: about 8 thousand elements, a few microseconds.
 static inline int64_t cpu_rows_per_task(int64_t columns) {
     return columns >= 8192 ? 1 : 8192 / (columns > 0 ? columns : 1);

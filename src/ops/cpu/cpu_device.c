@@ -19,6 +19,23 @@ void cpu_run(struct device *device, int64_t count, void (*task)(void *context, i
     pool_run(((struct cpu_device *)device)->pool, count, task, (void *)(uintptr_t)context);
 }
 
+struct ranges_job {
+    int64_t total, size;
+    void (*task)(void *context, struct cpu_range range);
+    const void *context;
+};
+
+static void range_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct ranges_job *job = context;
+    job->task((void *)(uintptr_t)job->context, cpu_piece(job->total, job->size, index));
+}
+
+void cpu_run_ranges(struct device *device, int64_t total, int64_t size,
+                    void (*task)(void *context, struct cpu_range range), const void *context) {
+    cpu_run(device, cpu_pieces(total, size), range_task, &(struct ranges_job){total, size, task, context});
+}
+
 int64_t cpu_column_block(const struct device *device, int64_t columns) {
     enum { CACHE_LINE = 16 };  // fp32 of one
     int64_t threads = pool_threads(((const struct cpu_device *)device)->pool), best = CPU_COLUMN_BLOCK;
@@ -109,17 +126,15 @@ struct zero_job {
 };
 enum { ZERO_CHUNK_BYTES = 1 << 20 };
 
-static void zero_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void zero_task(void *context, struct cpu_range range) {
     const struct zero_job *job = context;
-    struct cpu_range range = cpu_piece(job->bytes, ZERO_CHUNK_BYTES, index);
     memset(job->memory + range.first, 0, (size_t)(range.end - range.first));
 }
 
 static void cpu_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     (void)stream;
     struct zero_job job = {memory, (int64_t)bytes};
-    cpu_run(device, cpu_pieces(job.bytes, ZERO_CHUNK_BYTES), zero_task, &job);
+    cpu_run_ranges(device, job.bytes, ZERO_CHUNK_BYTES, zero_task, &job);
 }
 
 static void cpu_share_processors(struct device *device) {

@@ -116,11 +116,9 @@ void dropout_add(const struct dropout_add_row *add, const struct dropout *dropou
     }
 }
 
-static void dropout_add_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void dropout_add_task(void *context, struct cpu_range rows) {
     const struct op_dropout_add *op = context;
     int64_t channels = op->x.shape[1];
-    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         struct dropout_add_row row = {
             .out = (float *)op->out.data + n * channels,
@@ -134,7 +132,7 @@ static void dropout_add_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_dropout_add(struct device *device, const struct op_dropout_add *op) {
-    cpu_run(device, cpu_pieces(op->x.shape[0], cpu_rows_per_task(op->x.shape[1])), dropout_add_task, op);
+    cpu_run_ranges(device, op->x.shape[0], cpu_rows_per_task(op->x.shape[1]), dropout_add_task, op);
 }
 
 void cpu_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
@@ -147,11 +145,9 @@ void cpu_dropout_backward(struct device *device, const struct op_dropout_backwar
         cpu_add_column_sums(device, op->dbias, op->dx);
 }
 
-static void jitter_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void jitter_task(void *context, struct cpu_range rows) {
     const struct op_jitter *op = context;
     int64_t channels = op->x.shape[1];
-    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     float factors[DROPOUT_PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         struct dropout_row draw = {
@@ -174,5 +170,5 @@ void cpu_jitter(struct device *device, const struct op_jitter *op) {
         cpu_dropout_add(device, &(struct op_dropout_add){.out = op->out, .x = op->x, .residual = op->residual});
         return;
     }
-    cpu_run(device, cpu_pieces(op->x.shape[0], cpu_rows_per_task(op->x.shape[1])), jitter_task, op);
+    cpu_run_ranges(device, op->x.shape[0], cpu_rows_per_task(op->x.shape[1]), jitter_task, op);
 }

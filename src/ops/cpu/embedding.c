@@ -54,11 +54,9 @@ static const float *table_piece(float *memory, const struct tensor *table, int64
     return memory;
 }
 
-static void embedding_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void embedding_forward_task(void *context, struct cpu_range rows) {
     const struct op_embedding_forward *op = context;
     int64_t channels = op->out.shape[1];
-    struct cpu_range rows = cpu_piece(op->out.shape[0], cpu_rows_per_task(channels), index);
     float tokens[DROPOUT_PIECE], positions[DROPOUT_PIECE], factors[DROPOUT_PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         int64_t token = table_row(((const int32_t *)op->tokens.data)[n], op->vocabulary_start, op->table.shape[0]);
@@ -85,7 +83,7 @@ static void embedding_forward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
-    cpu_run(device, cpu_pieces(op->out.shape[0], cpu_rows_per_task(op->out.shape[1])), embedding_forward_task, op);
+    cpu_run_ranges(device, op->out.shape[0], cpu_rows_per_task(op->out.shape[1]), embedding_forward_task, op);
 }
 
 CPU_CLONES static void accumulate(float *sum, const float *x, const float *factors, int64_t count) {
@@ -100,11 +98,9 @@ CPU_CLONES static void accumulate(float *sum, const float *x, const float *facto
     }
 }
 
-static void embedding_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void embedding_backward_task(void *context, struct cpu_range columns) {
     const struct op_embedding_backward *op = context;
     int64_t channels = op->dout.shape[1];
-    struct cpu_range columns = cpu_piece(channels, CPU_COLUMN_BLOCK, index);
     int64_t count = columns.end - columns.first;
     float *dtable = (float *)op->dtable.data + columns.first;
     float *dposition_table = op->dposition_table.data ? (float *)op->dposition_table.data + columns.first : NULL;
@@ -128,5 +124,5 @@ static void embedding_backward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
-    cpu_run(device, cpu_pieces(op->dout.shape[1], CPU_COLUMN_BLOCK), embedding_backward_task, op);
+    cpu_run_ranges(device, op->dout.shape[1], CPU_COLUMN_BLOCK, embedding_backward_task, op);
 }

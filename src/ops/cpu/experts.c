@@ -50,12 +50,10 @@ struct expert_forward_job {
     struct expert_rows rows;
 };
 
-static void forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void forward_task(void *context, struct cpu_range range) {
     const struct expert_forward_job *job = context;
     const struct expert_rows *rows = &job->rows;
     int64_t columns = rows->columns, e = 0;
-    struct cpu_range range = cpu_piece(rows->x.shape[0], cpu_rows_per_task(columns), index);
     float x[PIECE], up[PIECE];
     for (int64_t r = range.first; r < range.end; r++) {
         int32_t source = rows->sources[r];
@@ -82,7 +80,7 @@ static void forward_task(void *context, int64_t index, int thread) {
 
 void cpu_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
     struct expert_forward_job job = {op, EXPERT_ROWS(op, op->y.shape[1])};
-    cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), forward_task, &job);
+    cpu_run_ranges(device, op->y.shape[0], cpu_rows_per_task(op->y.shape[1]), forward_task, &job);
 }
 
 struct expert_backward_job {
@@ -136,12 +134,10 @@ static void clear_row(const struct tensor *t, int64_t row) {
         memset(piece_at(t, row * t->shape[1]), 0, (size_t)t->shape[1] * dtype_bytes(t->dtype));
 }
 
-static void backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void backward_task(void *context, struct cpu_range range) {
     const struct expert_backward_job *job = context;
     const struct expert_rows *rows = &job->rows;
     int64_t columns = rows->columns, e = 0;
-    struct cpu_range range = cpu_piece(rows->x.shape[0], cpu_rows_per_task(columns), index);
     for (int64_t r = range.first; r < range.end; r++) {
         if (rows->sources[r] < 0) {
             clear_row(&job->op->dx, r);
@@ -173,7 +169,7 @@ static void expert_bias_task(void *context, int64_t index, int thread) {
 void cpu_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
     struct expert_backward_job job = {op, EXPERT_ROWS(op, op->dy.shape[1])};
     memset(op->dweights.data, 0, tensor_bytes(op->dweights));
-    cpu_run(device, cpu_pieces(op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1])), backward_task, &job);
+    cpu_run_ranges(device, op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1]), backward_task, &job);
     if (op->dbias.data)
         cpu_run(device, job.rows.experts * cpu_pieces(job.rows.width, CPU_COLUMN_BLOCK), expert_bias_task, &job);
 }

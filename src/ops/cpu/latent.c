@@ -46,28 +46,24 @@ static float *row_of(const struct tensor *t, int64_t row) {
     return (float *)t->data + row * t->stride[0];
 }
 
-static void latent_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void latent_forward_task(void *context, struct cpu_range rows) {
     const struct op_latent_forward *op = context;
     struct latent_sizes sizes = sizes_of(op->up, op->shared, op->heads, op->value_size);
-    struct cpu_range rows = cpu_piece(op->kv.shape[0], latent_rows_per_task(&op->kv), index);
     for (int64_t n = rows.first; n < rows.end; n++)
         pack_row(row_of(&op->kv, n), row_of(&op->up, n), row_of(&op->shared, n), &sizes);
 }
 
-static void latent_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void latent_backward_task(void *context, struct cpu_range rows) {
     const struct op_latent_backward *op = context;
     struct latent_sizes sizes = sizes_of(op->dup, op->dshared, op->heads, op->value_size);
-    struct cpu_range rows = cpu_piece(op->dkv.shape[0], latent_rows_per_task(&op->dkv), index);
     for (int64_t n = rows.first; n < rows.end; n++)
         unpack_row(row_of(&op->dup, n), row_of(&op->dshared, n), row_of(&op->dkv, n), &sizes);
 }
 
 void cpu_latent_forward(struct device *device, const struct op_latent_forward *op) {
-    cpu_run(device, cpu_pieces(op->kv.shape[0], latent_rows_per_task(&op->kv)), latent_forward_task, op);
+    cpu_run_ranges(device, op->kv.shape[0], latent_rows_per_task(&op->kv), latent_forward_task, op);
 }
 
 void cpu_latent_backward(struct device *device, const struct op_latent_backward *op) {
-    cpu_run(device, cpu_pieces(op->dkv.shape[0], latent_rows_per_task(&op->dkv)), latent_backward_task, op);
+    cpu_run_ranges(device, op->dkv.shape[0], latent_rows_per_task(&op->dkv), latent_backward_task, op);
 }

@@ -58,11 +58,9 @@ static void row_stats(const struct tensor *logits, int64_t row, float *row_max, 
     *row_sum = (float)sum;
 }
 
-static void softmax_stats_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void softmax_stats_task(void *context, struct cpu_range rows) {
     const struct op_softmax_stats *op = context;
     int64_t columns = op->logits.shape[1];
-    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(columns), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         row_stats(&op->logits, n, (float *)op->row_max.data + n, (float *)op->row_sum.data + n);
         int64_t label = ((const int32_t *)op->labels.data)[n] - op->vocabulary_start;
@@ -74,7 +72,7 @@ static void softmax_stats_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
-    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1])), softmax_stats_task, op);
+    cpu_run_ranges(device, op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1]), softmax_stats_task, op);
 }
 
 // Serial: there are only three numbers per row and part.
@@ -181,11 +179,9 @@ void cpu_softcap(struct device *device, const struct op_softcap *op) {
     cpu_run(device, op->x.shape[0] * cpu_pieces(op->x.shape[1], COLUMN_PIECE), softcap_task, op);
 }
 
-static void cross_entropy_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void cross_entropy_task(void *context, struct cpu_range rows) {
     const struct op_cross_entropy *op = context;
     int64_t columns = op->logits.shape[1];
-    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(columns), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         float max = ((const float *)op->row_max.data)[n], sum = ((const float *)op->row_sum.data)[n];
         ((float *)op->losses.data)[n] = logf(sum) + max - ((const float *)op->row_target.data)[n];
@@ -200,5 +196,5 @@ static void cross_entropy_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
-    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1])), cross_entropy_task, op);
+    cpu_run_ranges(device, op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1]), cross_entropy_task, op);
 }

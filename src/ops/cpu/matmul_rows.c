@@ -25,12 +25,10 @@ static void fetch_ahead(const struct op_matmul *op, int64_t column) {
         __builtin_prefetch(from + k);
 }
 
-static void rows_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void rows_task(void *context, struct cpu_range columns) {
     const struct op_matmul *op = context;
     const struct tensor *target = matmul_target(op);
     int64_t rows = op->d.shape[0], inner = op->a.shape[1];
-    struct cpu_range columns = cpu_piece(op->d.shape[1], COLUMNS_PER_TASK, index);
     float *result = (float *)target->data;
     for (int64_t j = columns.first; j < columns.end; j++) {
         const uint16_t *weights = (const uint16_t *)op->b.data + j * op->b.stride[0];
@@ -54,5 +52,5 @@ bool matmul_has_few_rows(const struct device *device, const struct op_matmul *op
 }
 
 void matmul_rows(struct device *device, const struct op_matmul *op) {
-    cpu_run(device, cpu_pieces(op->d.shape[1], COLUMNS_PER_TASK), rows_task, op);
+    cpu_run_ranges(device, op->d.shape[1], COLUMNS_PER_TASK, rows_task, op);
 }

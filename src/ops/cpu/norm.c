@@ -57,11 +57,9 @@ CPU_CLONES static void find_moments(struct norm_row *row, int64_t channels) {
     row->rstd = (float)(1 / sqrt(squares / (double)channels + (double)row->epsilon));
 }
 
-static void norm_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void norm_forward_task(void *context, struct cpu_range rows) {
     const struct op_norm_forward *op = context;
     int64_t channels = op->x.shape[1];
-    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *x = (const float *)op->x.data + n * channels;
         if (op->delta.data) {
@@ -89,7 +87,7 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_norm_forward(struct device *device, const struct op_norm_forward *op) {
-    cpu_run(device, cpu_pieces(op->x.shape[0], cpu_rows_per_task(op->x.shape[1])), norm_forward_task, op);
+    cpu_run_ranges(device, op->x.shape[0], cpu_rows_per_task(op->x.shape[1]), norm_forward_task, op);
 }
 
 // dgain += sum of dy * xhat, dbias += sum of dy, over all rows of a block of columns.
@@ -126,12 +124,10 @@ struct gain_job {
     int64_t block;
 };
 
-static void gain_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void gain_task(void *context, struct cpu_range columns) {
     const struct gain_job *job = context;
     const struct op_norm_backward *op = job->op;
     int64_t channels = op->x.shape[1];
-    struct cpu_range columns = cpu_piece(channels, job->block, index);
     struct gain_columns g = {
         .dgain = (float *)op->dgain.data + columns.first,
         .dbias = op->dbias.data ? (float *)op->dbias.data + columns.first : NULL,
@@ -183,13 +179,11 @@ CPU_CLONES static void multiply(float *out, const float *x, const float *factors
         out[c] = x[c] * factors[c];
 }
 
-static void norm_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void norm_backward_task(void *context, struct cpu_range rows) {
     const struct op_norm_backward *op = context;
     int64_t channels = op->x.shape[1];
     bool is_dropped = op->ddelta.data && op->dropout.rate != 0;
     bool is_copied = op->ddelta.data && !is_dropped && op->ddelta.data != op->dx.data;
-    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         float *ddelta = op->ddelta.data ? (float *)op->ddelta.data + n * channels : NULL;
         struct gradient_row row = {
@@ -230,8 +224,8 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
 void cpu_norm_backward(struct device *device, const struct op_norm_backward *op) {
     int64_t rows = op->x.shape[0], channels = op->x.shape[1];
     struct gain_job gains = {op, cpu_column_block(device, channels)};
-    cpu_run(device, cpu_pieces(channels, gains.block), gain_task, &gains);
-    cpu_run(device, cpu_pieces(rows, cpu_rows_per_task(channels)), norm_backward_task, op);
+    cpu_run_ranges(device, channels, gains.block, gain_task, &gains);
+    cpu_run_ranges(device, rows, cpu_rows_per_task(channels), norm_backward_task, op);
     if (op->ddelta_bias.data)
         cpu_add_column_sums(device, op->ddelta_bias, op->ddelta);
 }

@@ -45,11 +45,9 @@ static int64_t rope_rows_per_task(const struct op_rope *op) {
     return cpu_rows_per_task(op->x.shape[2] * 2 * op->pairs);
 }
 
-static void rope_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void rope_task(void *context, struct cpu_range rows) {
     const struct op_rope *op = context;
     int64_t tokens = op->x.shape[1];
-    struct cpu_range rows = cpu_piece(op->x.shape[0] * tokens, rope_rows_per_task(op), index);
     struct rotation rotation;
     for (int64_t n = rows.first; n < rows.end; n++) {
         float *row = (float *)op->x.data + n / tokens * op->x.stride[0] + n % tokens * op->x.stride[1];
@@ -64,7 +62,7 @@ static void rope_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_rope(struct device *device, const struct op_rope *op) {
-    cpu_run(device, cpu_pieces(op->x.shape[0] * op->x.shape[1], rope_rows_per_task(op)), rope_task, op);
+    cpu_run_ranges(device, op->x.shape[0] * op->x.shape[1], rope_rows_per_task(op), rope_task, op);
 }
 
 // Both passes are small, a few thousand distances for each head, so one task does them in order.

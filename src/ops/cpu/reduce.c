@@ -38,16 +38,14 @@ CPU_CLONES static void add_columns(const struct column_job *job, int64_t first, 
         out[c] += sum[c];
 }
 
-static void column_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void column_task(void *context, struct cpu_range range) {
     const struct column_job *job = context;
-    struct cpu_range range = cpu_piece(job->columns, job->block, index);
     add_columns(job, range.first, range.end - range.first);
 }
 
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x) {
     struct column_job job = {out.data, x.data, x.shape[0], x.shape[1], cpu_column_block(device, x.shape[1])};
-    cpu_run(device, cpu_pieces(job.columns, job.block), column_task, &job);
+    cpu_run_ranges(device, job.columns, job.block, column_task, &job);
 }
 
 void cpu_column_sum(struct device *device, const struct op_column_sum *op) {

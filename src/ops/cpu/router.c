@@ -167,11 +167,9 @@ static float find_weights(float *weights, enum router_score score, const float *
     return sum + ROUTER_EPSILON;
 }
 
-static void route_forward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void route_forward_task(void *context, struct cpu_range rows) {
     const struct op_route_forward *op = context;
     int64_t experts = op->logits.shape[1], chosen = op->experts.shape[1];
-    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(8 * experts), index);
     struct router_row row;
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *logits = (const float *)op->logits.data + n * experts;
@@ -187,8 +185,7 @@ static void route_forward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_route_forward(struct device *device, const struct op_route_forward *op) {
-    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1])), route_forward_task,
-            op);
+    cpu_run_ranges(device, op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), route_forward_task, op);
     if (!op->counts.data)
         return;
     int64_t counts[ROUTER_MOST_EXPERTS] = {0};
@@ -229,15 +226,12 @@ static void route_backward_row(const struct op_route_backward *op, int64_t n) {
     }
 }
 
-static void route_backward_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void route_backward_task(void *context, struct cpu_range rows) {
     const struct op_route_backward *op = context;
-    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), index);
     for (int64_t n = rows.first; n < rows.end; n++)
         route_backward_row(op, n);
 }
 
 void cpu_route_backward(struct device *device, const struct op_route_backward *op) {
-    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1])), route_backward_task,
-            op);
+    cpu_run_ranges(device, op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), route_backward_task, op);
 }

@@ -95,12 +95,10 @@ void cpu_sort_slots(struct device *device, const struct op_sort_slots *op) {
     }
 }
 
-static void gather_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void gather_task(void *context, struct cpu_range rows) {
     const struct op_gather_slots *op = context;
     int64_t columns = op->y.shape[1];
     size_t bytes = (size_t)columns * dtype_bytes(op->y.dtype);
-    struct cpu_range rows = cpu_piece(op->y.shape[0], cpu_rows_per_task(columns), index);
     for (int64_t r = rows.first; r < rows.end; r++) {
         int32_t source = ((const int32_t *)op->sources.data)[r];
         if (source >= 0)
@@ -111,7 +109,7 @@ static void gather_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_gather_slots(struct device *device, const struct op_gather_slots *op) {
-    cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), gather_task, op);
+    cpu_run_ranges(device, op->y.shape[0], cpu_rows_per_task(op->y.shape[1]), gather_task, op);
 }
 
 // Adds the slots of a row to columns [first, first + count).
@@ -131,11 +129,9 @@ static void sum_piece(float *sum, const struct op_sum_slots *op, int64_t n, int6
     }
 }
 
-static void sum_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void sum_task(void *context, struct cpu_range rows) {
     const struct op_sum_slots *op = context;
     int64_t columns = op->out.shape[1];
-    struct cpu_range rows = cpu_piece(op->out.shape[0], cpu_rows_per_task(columns * op->places.shape[1]), index);
     float sum[PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         for (int64_t c = 0; c < columns; c += PIECE) {
@@ -150,8 +146,7 @@ static void sum_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_sum_slots(struct device *device, const struct op_sum_slots *op) {
-    cpu_run(device, cpu_pieces(op->out.shape[0], cpu_rows_per_task(op->out.shape[1] * op->places.shape[1])), sum_task,
-            op);
+    cpu_run_ranges(device, op->out.shape[0], cpu_rows_per_task(op->out.shape[1] * op->places.shape[1]), sum_task, op);
 }
 
 // CPU_COLUMN_BLOCK columns of the bias of one expert, over its places in order.
@@ -172,11 +167,9 @@ static void slot_bias_task(void *context, int64_t index, int thread) {
     piece_add((float *)op->dbias.data + e * columns + range.first, sum, count);
 }
 
-static void slot_weight_task(void *context, int64_t index, int thread) {
-    (void)thread;
+static void slot_weight_task(void *context, struct cpu_range rows) {
     const struct op_slot_bias_backward *op = context;
     int64_t columns = op->dout.shape[1], chosen = op->weights.shape[1], experts = op->bias.shape[0], e = 0;
-    struct cpu_range rows = cpu_piece(op->sources.shape[0], cpu_rows_per_task(columns), index);
     const int32_t *offsets = op->offsets.data, *sources = op->sources.data;
     float dout[PIECE], bias[PIECE];
     for (int64_t r = rows.first; r < rows.end && r < offsets[experts]; r++) {
@@ -195,5 +188,5 @@ static void slot_weight_task(void *context, int64_t index, int thread) {
 void cpu_slot_bias_backward(struct device *device, const struct op_slot_bias_backward *op) {
     int64_t columns = op->dout.shape[1];
     cpu_run(device, op->bias.shape[0] * cpu_pieces(columns, CPU_COLUMN_BLOCK), slot_bias_task, op);
-    cpu_run(device, cpu_pieces(op->sources.shape[0], cpu_rows_per_task(columns)), slot_weight_task, op);
+    cpu_run_ranges(device, op->sources.shape[0], cpu_rows_per_task(columns), slot_weight_task, op);
 }
