@@ -57,6 +57,8 @@ function check_project_include(name,    target) {
     if (!exists(root "/src/" name))
         error_at(FNR, "src/" name " does not exist")
     includers[name]++
+    if (folder ~ /^(model|parallel|optim|store|formats)$/ && name ~ /^config\// && name != "config/model_value.h")
+        includes_of_config++
     if (target == folder && unit_of(name) != unit_of(path_in_src))
         edges[unit_of(path_in_src)] = edges[unit_of(path_in_src)] " " unit_of(name)
 }
@@ -177,17 +179,25 @@ function check_flags(line) {
         error_at(FNR, "src/step knows no flags: src/config or src/train names them")
 }
 
+# A flag's name belongs in its row, and in the tables of formats; elsewhere code reads fields, and rows by their uses.
+function count_flag_names(line) {
+    if (folder !~ /^(config|cli|formats)$/)
+        flag_names += gsub(/"--[a-z][a-z0-9_-]*"/, "", line)
+}
+
+function check_most(count, most, what, remedy) {
+    if (count > most) {
+        printf "src: error: %d %s, at most %d may: %s\n", count, what, most, remedy
+        errors++
+    }
+}
+
 # A header that one other file includes, or its own file alone, holds what could stand in that file.
 function check_single_headers(    name, count) {
     for (name in includers)
         if (name ~ /\.h$/ && includers[name] <= 2)
             count++
-    if (count > most_single) {
-        printf "src: error: %d headers have at most two includers, at most %d may: let them stand in the file that uses them\n", \
-               count, most_single
-        errors++
-    }
-    return count
+    check_most(count, most_single, "headers have at most two includers", "let them stand in the file that uses them")
 }
 
 FNR == 1 {
@@ -213,8 +223,10 @@ FNR == 1 {
         check_calls(code)
         check_backends(code)
     }
-    if (code !~ /^[ \t]*$/)
+    if (code !~ /^[ \t]*$/) {
         check_flags($0)
+        count_flag_names($0)
+    }
 }
 
 END {
@@ -222,6 +234,10 @@ END {
         end_file()
     check_circles()
     check_single_headers()
+    check_most(includes_of_config, most_of_config, "includes of model, parallel, optim, store and formats name config/",
+               "a model is a value: config/model_value.h")
+    check_most(flag_names, most_flag_names, "strings outside config, cli and formats are a flag's name",
+               "read its field, or rows by their uses")
     printf "check_includes: %d files, %d errors\n", files, errors
     exit errors > 0
 }

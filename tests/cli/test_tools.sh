@@ -213,6 +213,16 @@ for i in 1 2 3 4 5 6 7 8 9; do
     put "src/data/h$i.c" '// One user.' "#include \"data/h$i.h\""
 done
 expect_error check_includes 'headers have at most two includers, at most 8 may' "headers of one file each"
+mkdir -p "$root/src/config"
+put src/config/flags.h '// Flags.' '#ifndef F' '#define F' '#endif'
+put src/model/bad.c '// Flags.' '#include "config/flags.h"'
+expect_error check_includes '1 includes of model, parallel, optim, store and formats name config/' "a model that reads flags"
+mkdir -p "$root/src/config"
+put src/config/model_value.h '// A model.' '#ifndef V' '#define V' '#endif'
+put src/model/good.c '// A model.' '#include "config/model_value.h"'
+expect_clean check_includes "a model that reads its value"
+put src/train/bad.c '// A name.' 'const char name[] = "--num-layers", text[] = "give --num-layers 2";'
+expect_error check_includes "1 strings outside config, cli and formats are a flag's name" "a flag's name outside its row"
 put src/data/internal.h '// Inside.' '#ifndef I' '#define I' '#endif'
 put src/train/bad.c '// Inside.' '#include "data/internal.h"'
 expect_error check_includes 'src/train/bad.c:2: error: only src/data includes data/internal.h' "another folder's internals"
