@@ -46,10 +46,11 @@ def run(*arguments):
 
 # ---- documents of our own ----
 
+# transformers takes "</s>" in a text for the special token, bevatron for text; such sentences are left out.
 def sentences():
     text = " ".join(open(name, encoding="utf-8").read() for name in sorted(glob.glob("docs/*.md")))
     text = re.sub(r"[|`#*]", " ", text)
-    return [s.strip() for s in re.split(r"(?<=[.!?])\s+", text) if 20 < len(s) < 300 and "\n\n" not in s]
+    return [s.strip() for s in re.split(r"(?<=[.!?])\s+", text) if 20 < len(s) < 300 and "\n\n" not in s and "<" not in s]
 
 
 SENTENCES = sentences()
