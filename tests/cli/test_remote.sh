@@ -69,6 +69,19 @@ expect 0 "tokenized s3://bucket/in/: 6001 documents" "${train[@]}" --data-path s
 cp "$work/local/paa.jsonl" "$root/bucket/in/paa.jsonl"
 expect 0 "tokenized $AWS_ENDPOINT_URL/web/all.jsonl: 6000 documents" "${train[@]}" --data-path "$AWS_ENDPOINT_URL/web/all.jsonl"
 
+# A table is read by ranges.
+expect 0 "90 documents" "${preprocess[@]}" --input tests/golden/tables/numbers.parquet
+whole=$expected expected=$(sums)
+rm -f "$work"/out_text*
+mkdir "$root/bucket/tables"
+cp tests/golden/tables/numbers.parquet "$root/bucket/tables/"
+cp tests/golden/tables/numbers.parquet "$root/web/"
+expect 0 "90 documents" "${preprocess[@]}" --input s3://bucket/tables/
+same "a table in S3"
+expect 0 "90 documents" "${preprocess[@]}" --input "$AWS_ENDPOINT_URL/web/numbers.parquet"
+same "a table on the web"
+expected=$whole
+
 # Every kind of fault on the way.
 printf '%s\n' 503 ok short 500 reset short ok 503 reset short short ok 500 short >"$root/.faults"
 expect 0 "6000 documents" "${preprocess[@]}" --input s3://bucket/in/

@@ -70,3 +70,6 @@ for name, encoding in encodings.items():
                            write_batch_size=8, row_group_size=30, write_page_checksum=True, write_statistics=False,
                            store_schema=False, dictionary_pagesize_limit=150, **packing)
 write_expected(os.path.join(folder, "plain_none_v1.parquet"))
+# For tests/cli/test_remote.sh.
+pq.write_table(pa.table({"text": [f"{i} {i * 7 % 100}" for i in range(90)]}), os.path.join(folder, "numbers.parquet"),
+               row_group_size=30)
