@@ -51,6 +51,8 @@ bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attentio
 bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 // Writes args->delta, and args->dsinks if there are sinks; tensors have this dtype of 16 bits.
 void tensor_attention_delta(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype);
+// The gradients of keys and values, from args->lse and args->delta.
+void tensor_attention_keys(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype);
 // In tiles of fp32; the operation has no mask but the causal one.
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
