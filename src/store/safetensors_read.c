@@ -196,14 +196,22 @@ static int check_names(struct safetensors *file) {
     return 0;
 }
 
+// Whether the number of a header's bytes is no number but text, which has no zeros and rarely control characters. The
+// eighth byte may cut a character.
+static bool begins_as_text(const unsigned char *bytes) {
+    for (int i = 0; i < 8; i++)
+        if (bytes[i] < '\t')
+            return false;
+    return utf8_check((const char *)bytes, 8) > 4;
+}
+
 static int parse(struct safetensors *file, const unsigned char *bytes, size_t size) {
     uint64_t header_bytes = 0;
     if (size < 8)
         return error_set("it has %zu bytes, too few for a safetensors file; copy or download it again", size);
     memcpy(&header_bytes, bytes, 8);
     const char *look = file_looks_like(bytes, size);
-    // The number of a header's bytes has zeros; the eighth byte may cut a character.
-    if (!*look && !memchr(bytes, 0, 8) && utf8_check((const char *)bytes, 8) > 4)
+    if (!*look && begins_as_text(bytes))
         return error_set("it is text, not a safetensors file; give a checkpoint's folder, or a file of weights");
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
         return error_set("its header claims %" PRIu64 " bytes, but %d are allowed%s", header_bytes,
