@@ -58,7 +58,7 @@ static bool next_old(struct parquet_runs *runs, uint32_t *value) {
     if (!has_bits(runs->at, runs->end, runs->bit, runs->width))
         return false;
     for (int i = 0; i < runs->width; i++, runs->bit++)
-        *value = *value << 1 | (runs->at[runs->bit / 8] >> (7 - runs->bit % 8) & 1u);
+        *value = *value << 1 | ((uint32_t)runs->at[runs->bit / 8] >> (7 - runs->bit % 8) & 1u);
     return true;
 }
 
