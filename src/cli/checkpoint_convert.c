@@ -258,8 +258,8 @@ static int leave_depths(const struct model_write *write, const char *to, struct 
 // which a file name is a mistake.
 static int choose_target(const struct checkpoint_convert_options *options, const char **to) {
     static const char *const gguf[] = {".gguf", NULL};
-    static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth", ".ckpt", ".ggml",
-                                         ".onnx",        ".h5",  ".npz", ".zip", ".json", NULL};
+    static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth",  ".ckpt", ".ggml", ".onnx",
+                                         ".h5",          ".npz", ".zip", ".json", ".txt",  NULL};
     bool is_gguf = ending_is_among(options->output, gguf);
     *to = options->to ? options->to : is_gguf ? "gguf" : NULL;
     if ((*to && strcmp(*to, "gguf") == 0) || !(is_gguf || ending_is_among(options->output, others)))

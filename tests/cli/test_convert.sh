@@ -82,7 +82,7 @@ expect 2 "q8_0 is for --to gguf" "$BEVATRON" checkpoint convert --input "$work/r
 expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/none.gguf" --to gguf
 [ ! -e "$work/none.gguf" ] && ! compgen -G "$work/*.tmp.*" >/dev/null && pass || fail "nothing is left of a file that was not written"
 # A folder never gets the name of a file.
-for name in x.safetensors pytorch_model.bin model.pt; do
+for name in x.safetensors pytorch_model.bin model.pt model.txt; do
     expect 2 "--output $work/$name is the name of a file, and what is written is a folder; give a folder's name, or MODEL.gguf" \
         "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/$name"
 done
