@@ -130,7 +130,8 @@ fi
 
 # A machine that has only the program and what it links.
 root=$work/root
-bare() { chroot "$root" /bevatron "$@"; }
+# Without /proc the program does not know where it lies.
+bare() { env ${module:+BEVATRON_CUDA_LIBRARY=/bevatron_cuda.so} chroot "$root" /bevatron "$@"; }
 if [ "$(id -u)" = 0 ] && command -v ldd >/dev/null && ! ldd "$BEVATRON" | grep -q libasan; then
     mkdir -p "$root/dev" "$root/tmp"
     cp "$BEVATRON" "$root/bevatron"

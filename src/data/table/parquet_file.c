@@ -241,7 +241,7 @@ const struct parquet_chunk *parquet_file_chunk(const struct parquet_file *file, 
 }
 
 int64_t parquet_file_find(const struct parquet_file *file, const char *name) {
-    struct buffer others = {0};
+    OWNED_BY(buffer_free) struct buffer others = {0};
     for (int64_t i = 0; i < file->leaf_count; i++) {
         const struct parquet_leaf *leaf = &file->leaves[i];
         if (leaf->is_text && (strcmp(leaf->path, name) == 0 || strcmp(leaf->name, name) == 0))
@@ -249,7 +249,5 @@ int64_t parquet_file_find(const struct parquet_file *file, const char *name) {
         if (leaf->is_text)
             table_note_column(&others, leaf->name);
     }
-    table_refuse_column(file->input, name, &others);
-    buffer_free(&others);
-    return -1;
+    return table_refuse_column(file->input, name, &others);
 }
