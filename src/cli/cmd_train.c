@@ -149,7 +149,7 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
     return status;
 }
 
-// A checkpoint stores absolute paths of the tokenizer's files, so that they are found from any folder.
+// A checkpoint stores absolute paths of the files of tokenizer and tasks, so that they are found from any folder.
 static void make_absolute(char **path) {
     char *full = *path ? realpath(*path, NULL) : NULL;
     if (!full)
@@ -240,6 +240,8 @@ static int settle_flags(struct train_options *options, struct session *session, 
     make_absolute(&config->data.vocab_file);
     make_absolute(&config->data.merge_file);
     make_absolute(&config->data.tokenizer_model);
+    make_absolute(&config->watch.eval_task_data);
+    make_absolute(&config->watch.eval_task_file);
     return 0;
 }
 

@@ -141,7 +141,8 @@ static int score_task(struct scoring *scoring, struct progress *progress) {
         scoring->order[i] = i;
     qsort_r(scoring->order, (size_t)count, sizeof *scoring->order, compare_lengths, prepared->requests);
     for (int64_t begin = 0; begin < count && status == 0; begin += each) {
-        status = score_batch(scoring, begin);
+        bool is_cut = scoring->run->is_cut && scoring->run->is_cut(scoring->run->context);
+        status = is_cut ? 1 : score_batch(scoring, begin);
         progress_update(progress, (double)(done + (count - begin < each ? count : begin + each)), prepared->task->name);
     }
     if (status == 0) {

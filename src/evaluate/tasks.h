@@ -36,8 +36,12 @@ struct tasks_run {
     struct step *step;  // with keeps_scores
     int64_t micro_batch_size;
     bool is_quiet;  // no progress line
+    // Asked before every batch, with the same answer on all ranks; NULL: it runs to its end.
+    bool (*is_cut)(void *context);
+    void *context;
 };
-// All ranks call, and all have the results. No evaluation of the step may be pending.
+// All ranks call, and all have the results; 1, and no scores, if it was cut short. No evaluation of the step may be
+// pending.
 int tasks_run(struct tasks *tasks, const struct tasks_run *run);
 
 // A score of a task. The names live as long as the tasks.

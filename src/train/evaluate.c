@@ -139,7 +139,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
 
 int evaluate_tasks_open(struct evaluate_tasks *scoring, const struct config *config, const struct tokenizer *tokenizer,
                         struct step *step) {
-    *scoring = (struct evaluate_tasks){.step = step, .micro_batch_size = config->run.micro_batch_size};
+    *scoring = (struct evaluate_tasks){.step = step, .config = config};
     if (!config->watch.eval_tasks || config->run.skip_train)
         return 0;
     scoring->interval = config->watch.eval_tasks_interval;
@@ -154,11 +154,27 @@ int evaluate_tasks_open(struct evaluate_tasks *scoring, const struct config *con
                                                                .shots = -1});
 }
 
+static bool is_task_cut(void *ending) {
+    (void)fault_at(FAULT_AT_EVALUATE);
+    return ending_reason(ending) != 0;
+}
+
 int evaluate_tasks(const struct evaluate_tasks *scoring, int64_t iteration, int64_t consumed_samples) {
     double started = clock_seconds();
     if (scoring->interval == 0 || iteration % scoring->interval != 0)
         return 0;
-    TRY(tasks_run(scoring->tasks, &(struct tasks_run){scoring->step, scoring->micro_batch_size, .is_quiet = true}));
+    ending_answer(scoring->ending, "ending the evaluation at iteration ", iteration);
+    if (scoring->config->run.eval_with_ema)
+        step_exchange_averages(scoring->step);
+    int status = tasks_run(scoring->tasks, &(struct tasks_run){.step = scoring->step,
+                                                               .micro_batch_size = scoring->config->run.micro_batch_size,
+                                                               .is_quiet = true,
+                                                               .is_cut = is_task_cut,
+                                                               .context = scoring->ending});
+    if (scoring->config->run.eval_with_ema)
+        step_exchange_averages(scoring->step);
+    if (status != 0)
+        return status < 0 ? -1 : 0;
     double elapsed_ms = (clock_seconds() - started) * 1e3;
     struct task_score score, next;
     int64_t at = 0;

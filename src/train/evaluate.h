@@ -35,12 +35,14 @@ int evaluate_batches(const struct evaluate_batches *batches, const struct meter 
                      bool *is_cut);
 
 // In a run that trains: the tasks of --eval-tasks, if there are any; and their scores if they are due at this
-// iteration, each task reported as a set of its own. All ranks call, and no step is pending.
+// iteration, each task reported as a set of its own, unless a signal comes meanwhile. All ranks call, and no step is pending.
 struct evaluate_tasks {
     struct tasks *tasks;
     struct step *step;
-    int64_t interval, micro_batch_size;  // the interval is 0 without tasks
-    struct report *report;               // set later
+    const struct config *config;
+    int64_t interval;       // 0 without tasks
+    struct report *report;  // set later, as `ending`
+    struct ending *ending;
 };
 int evaluate_tasks_open(struct evaluate_tasks *scoring, const struct config *config, const struct tokenizer *tokenizer,
                         struct step *step);

@@ -174,6 +174,7 @@ static int open_watching(struct trainer *trainer) {
     const struct config *config = trainer->config;
     TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
     trainer->ending.report = trainer->saver.report = trainer->tasks.report = trainer->report;
+    trainer->tasks.ending = &trainer->ending;
     trainer->meter = (struct meter){.config = config,
                                     .census = census_take(config),
                                     .mesh = trainer->mesh,

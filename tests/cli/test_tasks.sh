@@ -42,6 +42,17 @@ score=$(sed -nE 's/.*"bits_per_byte","value":([0-9.]{7}).*/\1/p' "$work/out")
 grep '"iteration":4' "$work/scored/metrics.jsonl" | grep -qE "\"bits_per_byte\": ?$score" && pass || fail "bits per byte of training: $score"
 cmp -s <(sha256sum <"$work/run/iter_0000004/model.safetensors") <(sha256sum <"$work/scored/iter_0000004/model.safetensors") && pass ||
     fail "scoring changed the weights"
+# With --eval-with-ema they are those of the averages.
+scored=(train "${tokenizer[@]}" --data-path "$work/text.jsonl" "${model[@]}" --eval-tasks wikitext --eval-tasks-interval 4 --ema-decay 0.9)
+bits() { sed -nE 's/.*bits_per_byte value: ([^ ]*).*/\1/p' "$work/out"; }
+expect 0 "bits_per_byte value" "$BEVATRON" "${scored[@]}" --eval-task-data tests/golden/tasks
+plain=$(bits)
+expect 0 "bits_per_byte value" "$BEVATRON" "${scored[@]}" --eval-task-data tests/golden/tasks --eval-with-ema
+[ "$(bits)" != "$plain" ] && pass || fail "--eval-with-ema scores the weights themselves"
+# A signal ends the scoring, whose results are then not reported. The checkpoint names the data from any folder.
+expect 210 "saved checkpoint" "$BEVATRON" "${scored[@]}" --save "$work/cut" --eval-task-data tests/golden/tasks --allow-injected-faults --inject term:phase=evaluate
+grep -q "validation wikitext" "$work/out" && fail "scores of tasks after a signal" || pass
+grep -rqF "\"$PWD/tests/golden/tasks\"" "$work/cut" && pass || fail "the checkpoint has another path of the tasks"
 expect 2 "--eval-tasks needs --eval-task-data" "$BEVATRON" train "${tokenizer[@]}" --data-path "$work/text.jsonl" "${model[@]}" --eval-tasks boolq
 
 # Tasks of one's own.
