@@ -66,6 +66,11 @@ bevatron_find(ZSTD zstd.h zstd)
 bevatron_find(BZIP2 bzlib.h bz2)
 bevatron_find(LZMA lzma.h lzma)
 bevatron_find(BROTLI brotli/decode.h brotlidec)
+# A static library does not bring the one that it needs.
+if(BROTLI_FOUND AND BROTLI_LIBRARY MATCHES "dec\\.a$")
+  string(REGEX REPLACE "dec\\.a$" "common.a" brotli_common "${BROTLI_LIBRARY}")
+  set_target_properties(dependency::brotli PROPERTIES INTERFACE_LINK_LIBRARIES "${brotli_common}")
+endif()
 bevatron_find(UTF8PROC utf8proc.h utf8proc)
 bevatron_find_header(CURL curl/curl.h)
 # Loaded when it is needed: the header is enough.

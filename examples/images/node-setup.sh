@@ -36,7 +36,7 @@ libraries() {
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q
         apt-get install -y -q --no-install-recommends libopenblas-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev \
-            libutf8proc-dev
+            libbrotli-dev libutf8proc-dev
         for package in libcurl4-openssl-dev libmicrohttpd-dev; do
             apt-get install -y -q --no-install-recommends "$package" || say "no package $package"
         done
@@ -47,7 +47,7 @@ libraries() {
         command -v mpirun >/dev/null || apt-get install -y -q --no-install-recommends libopenmpi-dev openmpi-bin
     else
         dnf install -y -q openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
-        for package in utf8proc-devel libcurl-devel libmicrohttpd-devel; do
+        for package in brotli-devel utf8proc-devel libcurl-devel libmicrohttpd-devel; do
             dnf install -y -q "$package" || say "no package $package"
         done
         if has_toolkit; then

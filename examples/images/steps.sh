@@ -35,7 +35,7 @@ compilers)
     # host part of a file to g++, though nothing here is written in C++.
     get gcc g++ libc6-dev cmake ninja-build "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "cuda-nvrtc-dev-$cuda" \
         "libcublas-dev-$cuda" "libcudnn9-dev-cuda-${cuda%%-*}" libnccl-dev libopenblas-dev zlib1g-dev libzstd-dev \
-        libbz2-dev liblzma-dev libutf8proc-dev libcurl4-openssl-dev libmicrohttpd-dev
+        libbz2-dev liblzma-dev libbrotli-dev libutf8proc-dev libcurl4-openssl-dev libmicrohttpd-dev
     if [ "$efa" = none ]; then get libopenmpi-dev; fi
     ;;
 efa)
@@ -68,7 +68,7 @@ libraries)
     # corpora are packed with, libmicrohttpd for the board; curl for launch kubernetes getdata, whose libcurl is also the
     # program's for s3://.
     get "libcublas-$cuda" "cuda-nvrtc-$cuda" "libcudnn9-cuda-${cuda%%-*}" libnccl2 libopenblas0-pthread zlib1g libzstd1 \
-        libbz2-1.0 liblzma5 "$(one_of libutf8proc3 libutf8proc2)" "$(one_of libmicrohttpd12t64 libmicrohttpd12)" \
+        libbz2-1.0 liblzma5 libbrotli1 "$(one_of libutf8proc3 libutf8proc2)" "$(one_of libmicrohttpd12t64 libmicrohttpd12)" \
         ca-certificates curl
     ;;
 ssh)

@@ -133,13 +133,15 @@ static bool unpack_hadoop(const struct codec_block *block) {
     return (left.in_bytes == 0 && left.out_bytes == 0) || unpack_lz4(block);
 }
 
-const struct block_codec block_none = {.name = "none"};
-const struct block_codec block_snappy = {.name = "Snappy", .unpack = unpack_snappy};
-const struct block_codec block_gzip = {.name = "gzip", .stream = &codec_gzip};
-const struct block_codec block_brotli = {.name = "Brotli", .stream = &codec_brotli};
-const struct block_codec block_zstd = {.name = "zstd", .stream = &codec_zstd};
-const struct block_codec block_lz4 = {.name = "LZ4", .unpack = unpack_lz4};
-const struct block_codec block_lz4_hadoop = {.name = "LZ4", .unpack = unpack_hadoop};
+// Snappy copies up to 64 bytes with 3, LZ4 adds 255 to a length with one, deflate copies 258 with 2 bits, zstd repeats
+// 128 KiB with 4 bytes and Brotli 16 MiB with a few.
+const struct block_codec block_none = {.name = "none", .most_growth = 1};
+const struct block_codec block_snappy = {.name = "Snappy", .most_growth = 64, .unpack = unpack_snappy};
+const struct block_codec block_gzip = {.name = "gzip", .most_growth = 1032, .stream = &codec_gzip};
+const struct block_codec block_brotli = {.name = "Brotli", .most_growth = 1 << 23, .stream = &codec_brotli};
+const struct block_codec block_zstd = {.name = "zstd", .most_growth = 1 << 16, .stream = &codec_zstd};
+const struct block_codec block_lz4 = {.name = "LZ4", .most_growth = 255, .unpack = unpack_lz4};
+const struct block_codec block_lz4_hadoop = {.name = "LZ4", .most_growth = 255, .unpack = unpack_hadoop};
 
 static int unpack_stream(const struct codec *codec, void **state, const struct codec_block *block) {
     struct codec_io io = {.in = block->in,

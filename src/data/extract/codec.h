@@ -77,6 +77,7 @@ struct codec_block {
 
 struct block_codec {
     const char *name;
+    size_t most_growth;  // plain bytes that a packed byte may stand for: what claims more is damaged
     bool (*unpack)(const struct codec_block *block);  // false if the data is damaged
     const struct codec *stream;                       // in place of unpack; both are NULL for bytes as they are
 };

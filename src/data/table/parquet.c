@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_BYTES = 1 << 18, LARGE_GROUP_BYTES = 32 << 20 };
+enum { LINES_BYTES = 1 << 18, LARGE_GROUP_BYTES = 32 << 20, LARGEST_LIST_BYTES = 256 << 20 };
+
+struct column_reader {
+    struct parquet_column *column;
+    struct parquet_entry entry;  // the first of the next row
+    bool has_entry;
+};
 
 // A row group that is being read.
 struct group_reader {
-    struct parquet_column **columns;  // (columns)
-    struct parquet_entry *entries;    // (columns) the first of the next row
-    bool *has_entry;                  // (columns)
+    struct column_reader *columns;  // (columns)
     int64_t rows_left;
 };
 
@@ -36,51 +40,54 @@ struct group_piece {
 
 static void end_group(const struct parquet *parquet, struct group_reader *group) {
     for (int64_t i = 0; group->columns && i < parquet->input.columns.count; i++)
-        parquet_column_close(group->columns[i]);
+        parquet_column_close(group->columns[i].column);
     free(group->columns);
-    free(group->entries);
-    free(group->has_entry);
     *group = (struct group_reader){0};
 }
 
-static int advance(struct group_reader *group, int64_t column) {
-    int status = parquet_column_next(group->columns[column], &group->entries[column]);
-    group->has_entry[column] = status > 0;
+static int advance(struct column_reader *reader) {
+    int status = parquet_column_next(reader->column, &reader->entry);
+    reader->has_entry = status > 0;
     return status;
 }
 
 // To be ended also on error.
 static int begin_group(const struct parquet *parquet, struct group_reader *group, int64_t number) {
-    size_t columns = (size_t)parquet->input.columns.count;
     group->rows_left = parquet_file_group(&parquet->file, number)->rows.value;
-    group->columns = memory_alloc(columns * sizeof *group->columns);
-    group->entries = memory_alloc(columns * sizeof *group->entries);
-    group->has_entry = memory_alloc(columns * sizeof *group->has_entry);
-    for (size_t i = 0; i < columns; i++) {
-        TRY(parquet_column_open(&group->columns[i], &parquet->file, number, parquet->leaves[i]));
-        TRY(advance(group, (int64_t)i));
+    group->columns = memory_alloc((size_t)parquet->input.columns.count * sizeof *group->columns);
+    for (int64_t i = 0; i < parquet->input.columns.count; i++) {
+        TRY(parquet_column_open(&group->columns[i].column, &parquet->file, number, parquet->leaves[i]));
+        TRY(advance(&group->columns[i]));
     }
     return 0;
 }
 
+static int damaged(const struct parquet *parquet, const struct column_reader *reader, const char *problem) {
+    return parquet_damaged(&parquet->file, parquet_column_position(reader->column), problem);
+}
+
 // One column of a row, and the first entry of the next.
 static int write_cell(const struct parquet *parquet, struct group_reader *group, int64_t i, struct json_writer *line) {
-    const struct parquet_entry *entry = &group->entries[i];
+    struct column_reader *reader = &group->columns[i];
+    const struct parquet_entry *entry = &reader->entry;
     bool is_list = parquet->file.leaves[parquet->leaves[i]].most_repetition > 0;
-    if (!group->has_entry[i] || !entry->begins_row)
-        return parquet_damaged(&parquet->file, parquet_column_position(group->columns[i]),
-                               "a column has fewer values than its row group has rows");
+    if (!reader->has_entry || !entry->begins_row)
+        return damaged(parquet, reader, "a column has fewer values than its row group has rows");
     json_key(line, parquet->input.columns.names[i]);
     if (!is_list) {
         json_string(line, entry->text, entry->has_value ? entry->length : 0);
-        return advance(group, i);
+        return advance(reader);
     }
+    size_t before = line->out->length;
     json_begin_array(line);
     do {
+        // A few bytes may stand for billions of equal texts.
+        if (line->out->length - before > LARGEST_LIST_BYTES)
+            return damaged(parquet, reader, "the lists of a row have more than 256 MiB of text");
         if (entry->has_value)
             json_string(line, entry->text, entry->length);
-        TRY(advance(group, i));
-    } while (group->has_entry[i] && !entry->begins_row);
+        TRY(advance(reader));
+    } while (reader->has_entry && !entry->begins_row);
     json_end_array(line);
     return 0;
 }
@@ -95,6 +102,9 @@ static int read_rows(const struct parquet *parquet, struct group_reader *group, 
         table_end_row(&line);
         group->rows_left--;
     }
+    for (int64_t i = 0; group->rows_left == 0 && i < parquet->input.columns.count; i++)
+        if (group->columns[i].has_entry)
+            return damaged(parquet, &group->columns[i], "a column has more values than its row group has rows");
     return lines->length > before;
 }
 
@@ -209,7 +219,7 @@ static int parquet_next(void *state, struct buffer *lines) {
             continue;
         status = read_rows(parquet, &parquet->now, lines, LINES_BYTES);
         TRY(status);
-        parquet->position = parquet_column_position(parquet->now.columns[0]);
+        parquet->position = parquet_column_position(parquet->now.columns[0].column);
         parquet->has_group = status > 0;
         if (status == 0)
             end_group(parquet, &parquet->now);

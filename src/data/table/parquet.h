@@ -17,7 +17,7 @@
 
 struct parquet_chunk {
     bool is_elsewhere, is_encrypted;
-    struct thrift_int codec, values, raw_bytes, packed_bytes, data_page, dictionary_page;
+    struct thrift_int type, codec, values, raw_bytes, packed_bytes, data_page, dictionary_page;
 };
 
 struct parquet_group {
@@ -34,7 +34,6 @@ struct parquet_schema_element {
 struct parquet_metadata {
     struct thrift_list schema;  // struct parquet_schema_element: a tree, parents first
     struct thrift_list groups;  // struct parquet_group
-    bool is_encrypted;
 };
 
 // A leaf of the schema. Every value of a column has two levels: the definition level is the highest unless the value

@@ -134,6 +134,10 @@ static int unpack_page(struct parquet_column *column, const struct page_header *
                        struct buffer *page) {
     size_t packed_bytes = (size_t)header->packed_bytes.value, raw_bytes = (size_t)header->raw_bytes.value;
     const unsigned char *packed = window_at(column);
+    const struct block_codec *codec = header->is_compressed.value ? column->codec : &block_none;
+    const char *problem = "a page cannot be decompressed to the size that it says";
+    if (raw_bytes - plain > (packed_bytes - plain) * codec->most_growth)
+        return damaged(column, problem);
     buffer_clear(page);
     buffer_reserve(page, raw_bytes + 1);
     memcpy(page->data, packed, plain);
@@ -141,18 +145,18 @@ static int unpack_page(struct parquet_column *column, const struct page_header *
                                       raw_bytes - plain};
     // A page without values may have no bytes at all, not even those of an empty compressed block.
     bool is_empty = block.in_bytes == 0 && block.out_bytes == 0;
-    const struct block_codec *codec = header->is_compressed.value ? column->codec : &block_none;
     int status = is_empty ? 1 : block_codec_unpack(codec, &column->codec_state, &block);
     if (status < 0)
         return error_context("%s", column->file->input->name);
     page->length = raw_bytes;
     page->data[raw_bytes] = 0;
-    return status > 0 ? 0 : damaged(column, "a page cannot be decompressed to the size that it says");
+    return status > 0 ? 0 : damaged(column, problem);
 }
 
 static int check_page(struct parquet_column *column, const struct page_header *header) {
     const int64_t packed = header->packed_bytes.value, raw = header->raw_bytes.value;
-    if (packed < 0 || packed > INT32_MAX || raw < 0 || raw > INT32_MAX || header->values.value < 0)
+    if (packed < 0 || packed > INT32_MAX || raw < 0 || raw > INT32_MAX || header->values.value < 0 ||
+        header->values.value > INT32_MAX)
         return damaged(column, "the sizes of a page are out of range");
     if ((uint64_t)packed > column->file->data_end - parquet_column_position(column))
         return damaged(column, "a page is longer than the file");
@@ -196,6 +200,8 @@ static const unsigned char *take_levels(struct parquet_runs *runs, const unsigne
     *runs = (struct parquet_runs){.width = bits_of(most)};
     if (most == 0 || !at)
         return at;
+    if (encoding != PARQUET_RLE && encoding != PARQUET_BIT_PACKED)
+        return NULL;
     if (encoding == PARQUET_BIT_PACKED) {
         uint64_t bytes = ((uint64_t)header->values.value * (uint64_t)runs->width + 7) / 8;
         if (bytes > (uint64_t)(end - at))
@@ -215,7 +221,7 @@ static const unsigned char *take_levels(struct parquet_runs *runs, const unsigne
 }
 
 static int take_data(struct parquet_column *column, const struct page_header *header) {
-    const char *problem = "the levels of a page are longer than the page";
+    const char *problem = "the levels of a page are longer than the page, or packed in an unknown way";
     const struct parquet_leaf *leaf = column->leaf;
     const size_t raw = (size_t)header->raw_bytes.value;
     bool is_v2 = header->type.value == PAGE_DATA_V2;
@@ -276,6 +282,8 @@ int parquet_column_next(struct parquet_column *column, struct parquet_entry *ent
     if ((leaf->most_repetition > 0 && !parquet_runs_next(&column->repetitions, &repetition)) ||
         (leaf->most_definition > 0 && !parquet_runs_next(&column->definitions, &definition)))
         return damaged(column, "the levels of a page end early");
+    if (repetition > (uint32_t)leaf->most_repetition || definition > (uint32_t)leaf->most_definition)
+        return damaged(column, "a level of a page is higher than its column has");
     entry->begins_row = repetition == 0;
     entry->has_value = definition == (uint32_t)leaf->most_definition;
     if (entry->has_value && !parquet_texts_next(&column->texts, &text))
@@ -307,6 +315,9 @@ int parquet_column_open(struct parquet_column **opened, const struct parquet_fil
     int64_t begin = chunk->dictionary_page.value > 0 && chunk->dictionary_page.value < chunk->data_page.value
                         ? chunk->dictionary_page.value
                         : chunk->data_page.value;
+    // Without values there may be no pages, and then no place where they begin.
+    if (chunk->values.value == 0)
+        begin = LENGTH_BYTES;
     if (begin < LENGTH_BYTES || (uint64_t)begin > file->data_end || chunk->packed_bytes.value < 0 ||
         (uint64_t)chunk->packed_bytes.value > file->data_end || chunk->values.value < 0)
         return parquet_damaged(file, file->data_end, "a column lies outside of the file");

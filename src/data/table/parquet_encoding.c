@@ -90,8 +90,8 @@ bool parquet_deltas_open(struct parquet_deltas *deltas, const unsigned char *at,
         !thrift_varint(&deltas->at, end, &deltas->left) || !thrift_varint(&deltas->at, end, &first))
         return false;
     deltas->last = (uint64_t)thrift_signed(first);
-    return deltas->left <= most && deltas->parts > 0 && deltas->block_values <= INT32_MAX &&
-           deltas->block_values % (8 * deltas->parts) == 0 && deltas->block_values > 0;
+    return deltas->left <= most && deltas->block_values <= INT32_MAX && deltas->parts > 0 &&
+           deltas->parts <= deltas->block_values && deltas->block_values % (8 * deltas->parts) == 0;
 }
 
 // A block begins with its least delta and the widths of its miniblocks.

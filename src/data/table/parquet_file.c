@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAGIC_BYTES = 4, TAIL_BYTES = 8, MOST_DEPTH = 32 };
+enum { MAGIC_BYTES = 4, TAIL_BYTES = 8, MOST_DEPTH = 32, MOST_NAME_BYTES = 1 << 26 };
 enum { REPETITION_OPTIONAL = 1, REPETITION_REPEATED = 2 };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3, CONVERTED_DECIMAL = 5, CONVERTED_BSON = 20 };
 enum { TYPE_BYTE_ARRAY = 6 };
@@ -19,6 +19,7 @@ enum { TYPE_BYTE_ARRAY = 6 };
     { sizeof(struct type), fields, sizeof(fields) / sizeof(fields)[0] }
 
 static const struct thrift_field chunk_metadata_fields[] = {
+    {1, THRIFT_INT, PLACE(parquet_chunk, type), NULL},
     {4, THRIFT_INT, PLACE(parquet_chunk, codec), NULL},
     {5, THRIFT_INT, PLACE(parquet_chunk, values), NULL},
     {6, THRIFT_INT, PLACE(parquet_chunk, raw_bytes), NULL},
@@ -62,7 +63,6 @@ static const struct thrift_record schema_record = RECORD(parquet_schema_element,
 static const struct thrift_field metadata_fields[] = {
     {2, THRIFT_LIST, PLACE(parquet_metadata, schema), &schema_record},
     {4, THRIFT_LIST, PLACE(parquet_metadata, groups), &group_record},
-    {8, THRIFT_IS_SET, PLACE(parquet_metadata, is_encrypted), NULL},
 };
 static const struct thrift_record metadata_record = RECORD(parquet_metadata, metadata_fields);
 
@@ -72,6 +72,7 @@ struct schema_walk {
     struct parquet_file *file;
     int64_t next;              // element
     struct buffer path, name;  // of the current element
+    size_t name_bytes;         // of all leaves: long names above many leaves would multiply
     int depth;
 };
 
@@ -147,9 +148,12 @@ static int walk_element(struct schema_walk *walk, struct schema_place place) {
         append_part(&walk->name, &element->name);
     walk->depth++;
     int status = 0;
-    if (element->children.value > 0)
+    walk->name_bytes += walk->path.length + walk->name.length;
+    if (walk->name_bytes > MOST_NAME_BYTES)
+        status = parquet_damaged(file, file->data_end, "the names of its columns are too long");
+    else if (element->children.value > 0)
         status = walk_children(walk, element, place);
-    else
+    else if (element->type.is_set)  // a struct may have no members
         add_leaf(walk, element, place);
     walk->depth--;
     cut_back(&walk->path, path);
@@ -202,7 +206,12 @@ static int read_footer(struct parquet_file *file) {
 static int check_groups(const struct parquet_file *file) {
     for (int64_t i = 0; i < file->metadata.groups.count; i++) {
         const struct parquet_group *group = parquet_file_group(file, i);
-        if (group->chunks.count != file->leaf_count || group->rows.value < 0)
+        bool fits = group->chunks.count == file->leaf_count && group->rows.value >= 0;
+        for (int64_t k = 0; fits && k < file->leaf_count; k++) {
+            const struct parquet_chunk *chunk = parquet_file_chunk(file, i, k);
+            fits = !chunk->type.is_set || chunk->type.value == file->leaves[k].type;
+        }
+        if (!fits)
             return parquet_damaged(file, file->data_end, "a row group does not fit the schema");
     }
     return 0;

@@ -185,7 +185,7 @@ static bool read_list(struct thrift_input *input, const struct thrift_record *re
     uint64_t count;
     if (!read_list_header(input, &type, &count))
         return false;
-    if (type != WIRE_STRUCT || list->items)
+    if ((type != WIRE_STRUCT && count > 0) || list->items)
         return fail(input, "a list of its metadata has items of another type");
     list->items = memory_alloc((size_t)count * record->bytes + 1);
     list->count = (int64_t)count;
