@@ -110,12 +110,10 @@ for way in encode decode; do
 done
 
 # JSON in another shape, and bad JSON: one exit code.
-printf '[{"text": "1"},\n {"text": "2"}]\n' >"$work/array.json"
 printf '{\n  "text": "1"\n}\n' >"$work/pretty.json"
 printf '{"text": "1"}\n{"text": "2\n' >"$work/cut.jsonl"
 for command in preprocess train; do
     declare -n words=$command
-    expect 215 "array.json is a JSON array, not JSON Lines; convert it: \`jq -c '.[]' $work/array.json > LINES.jsonl" "${words[@]}" "$work/array.json"
     expect 215 "pretty.json:1: this is pretty-printed JSON, not JSON Lines; write one object per line: \`jq -c ." "${words[@]}" "$work/pretty.json"
     expect 215 "cut.jsonl:2: not a valid JSON line" "${words[@]}" "$work/cut.jsonl"
 done

@@ -17,11 +17,13 @@ static inline void write_quickly(const char *path, const struct buffer *bytes, s
     EXPECT(fclose(file) == 0);
 }
 
-// Reads a whole file with this many threads, in pieces of `step` bytes. 0, or -1 with an error.
-static inline int read_whole(const char *path, int threads, size_t step, struct buffer *out) {
+// All lines of a table, or what a file holds if the columns are NULL, read with this many threads in pieces of `step`
+// bytes. 0, or -1 with an error.
+static inline int read_table(const char *path, const struct table_columns *columns, int threads, size_t step,
+                             struct buffer *out) {
     struct reader *reader;
     buffer_clear(out);
-    TRY(reader_open_threads(&reader, path, threads));
+    TRY(reader_open_columns(&reader, path, threads, columns));
     int64_t got;
     do {
         buffer_reserve(out, step);
@@ -29,8 +31,14 @@ static inline int read_whole(const char *path, int threads, size_t step, struct 
         if (got > 0)
             out->length += (size_t)got;
     } while (got > 0);
+    if (out->data)
+        out->data[out->length] = 0;
     reader_close(reader);
     return (int)got;
+}
+
+static inline int read_whole(const char *path, int threads, size_t step, struct buffer *out) {
+    return read_table(path, NULL, threads, step, out);
 }
 
 #endif

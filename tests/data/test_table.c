@@ -11,22 +11,6 @@
 static const char *const names[] = {"text", "language", "large", "meta.url", "tags", "messages.content"};
 static const struct table_columns columns = {names, sizeof names / sizeof names[0]};
 
-// All lines of a table; -1 with an error.
-static int read_table(const char *path, const struct table_columns *wanted, int threads, size_t step,
-                      struct buffer *out) {
-    struct reader *reader;
-    int64_t got;
-    buffer_clear(out);
-    TRY(reader_open_columns(&reader, path, threads, wanted));
-    do {
-        buffer_reserve(out, step);
-        got = reader_read(reader, out->data + out->length, step);
-        out->length += got > 0 ? (size_t)got : 0;
-    } while (got > 0);
-    reader_close(reader);
-    return (int)got;
-}
-
 static bool equals(const struct buffer *a, const struct buffer *b) {
     return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
 }

@@ -17,8 +17,8 @@
 
 // ---- shapes of text ----
 
-// Text that is not meant to be learned as it is, by its first bytes: markup, tables, JSON arrays, and bytes that are
-// hardly text at all. Prose must never be taken for one of them: a wrong guess would refuse it.
+// Text that is not meant to be learned as it is, by its first bytes: markup, tables, and bytes that are hardly text at
+// all. Prose must never be taken for one of them: a wrong guess would refuse it.
 
 // The first byte that is neither white space nor a byte order mark.
 static size_t skip_blanks(const char *text, size_t length, size_t at) {
@@ -48,15 +48,6 @@ bool content_is_object(const char *text, size_t length) {
         return false;
     at = skip_blanks(text, length, at + 1);
     return at < length && (text[at] == '"' || text[at] == '}');
-}
-
-// A bracket and then an object: `[{"text": …`. Text may begin with a bracket.
-static bool is_array(const char *text, size_t length) {
-    size_t at = skip_blanks(text, length, 0);
-    if (at == length || text[at] != '[')
-        return false;
-    at = skip_blanks(text, length, at + 1);
-    return content_is_object(text + at, length - at);
 }
 
 // The end of the record that begins at `at`, which is cut into fields as in RFC 4180: quotes hide separators and line
@@ -202,18 +193,11 @@ static const struct content_kind kinds[] = {
      .advice = "extract its text, e.g. `pandoc -f html -t plain %s -o OUT.txt`",
      .endings = {".html", ".htm"},
      .has_shape = is_html},
-    {.what = "a JSON array, not JSON Lines",
-     .advice = "convert it: `jq -c '.[]' %s > LINES.jsonl`",
-     .has_shape = is_array},
     {.what = "a CSV table",
-     .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
-               "csv.DictReader(sys.stdin)]' <%s >LINES.jsonl`, and name the column with --json-keys",
-     .endings = {".csv"},
+     .advice = "give it a name that ends in .csv, and name its column with --json-keys",
      .has_shape = is_csv},
     {.what = "a table of tab-separated values",
-     .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
-               "csv.DictReader(sys.stdin,delimiter=\"\\t\")]' <%s >LINES.jsonl`, and name the column with --json-keys",
-     .endings = {".tsv"},
+     .advice = "give it a name that ends in .tsv, and name its column with --json-keys",
      .has_shape = is_tsv},
     {.what = "not text in UTF-8",
      .advice = "convert text of another encoding: `iconv -f ENCODING -t utf-8 %s > OUT`",

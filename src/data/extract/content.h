@@ -12,7 +12,7 @@ enum { CONTENT_BYTES = 1024 };  // more would not help; a tar header has 512
 // file is called `name`, in the command `path`; "-" is standard input.
 int content_check(const char *name, const char *path, const unsigned char *bytes, size_t count);
 
-// content_check for decompressed text, by its shape and name: HTML, CSV, a JSON array, no text.
+// content_check for decompressed text, by its shape and name: HTML, a table, no text.
 int content_check_text(const char *path, const char *text, size_t length);
 // content_check for a file that was left out because of its name.
 int content_explain(const char *path);

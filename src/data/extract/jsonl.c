@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "data/table/table.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,12 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
         length = parser->repaired.length;
     }
     if (json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count) < 0) {
+        struct buffer problem = {0};
+        if (table_is_bad_row(line, length, &problem)) {
+            bad_data("%s", buffer_string(&problem));
+            buffer_free(&problem);
+            return -1;
+        }
         const char *shape = shape_of(line, length);
         if (!shape && strstr(error_message(), "something else than strings"))
             TRY(refuse_turns(options->keys, options->key_count));

@@ -145,9 +145,10 @@ static int find_ranges(struct reader *reader, struct table_input *input) {
 static int open_content(struct reader *reader, const unsigned char *bytes, size_t count, int threads) {
     if (reader->takes_tables)
         reader->table = table_find(reader->path, (const char *)bytes, count);
-    if (!reader->table)
-        return content_check(reader->name, reader->path, bytes, count);
-    if (reader->columns.count == 0)
+    // Anything may be called a table.
+    if (!reader->table || reader->table->needs_ending)
+        TRY(content_check(reader->name, reader->path, bytes, count));
+    if (!reader->table || reader->columns.count == 0)
         return 0;
     struct table_input input = {.name = reader->name,
                                 .columns = reader->columns,

@@ -1,6 +1,6 @@
 // A stream of plain bytes from a file, an object in S3, a web address or standard input, decompressed on the way. The
-// first bytes of a file decide its format, not its name (for CSV both do). Truncated or damaged data is an error with
-// file and byte, never a silent end.
+// first bytes of a file decide its format, not its name (CSV, which could be any text, is told by its name). Truncated
+// or damaged data is an error with file and byte, never a silent end.
 #ifndef DATA_EXTRACT_READER_H
 #define DATA_EXTRACT_READER_H
 

@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".text", ".md", NULL};
+const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".parquet", ".csv",
+                                           ".tsv",   ".txt",    ".text", ".md",      NULL};
 
 int text_format_find(bool *is_plain, enum text_format format, const char *path) {
     static const char *const of_jsonl[] = {".jsonl", ".ndjson", ".json", NULL};

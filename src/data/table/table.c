@@ -5,15 +5,18 @@
 #include "data/extract/ending.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-static const struct table_kind *const kinds[] = {&table_parquet};
+static const struct table_kind *const kinds[] = {&table_parquet, &table_csv, &table_tsv, &table_json_objects,
+                                                 &table_json};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count) {
-    (void)path;
     for (size_t i = 0; i < KINDS; i++)
-        if (kinds[i]->begins(bytes, count))
+        if ((!kinds[i]->begins || kinds[i]->begins(bytes, count)) &&
+            (!kinds[i]->needs_ending || ending_is_among(path, kinds[i]->endings)))
             return kinds[i];
     return NULL;
 }
@@ -60,4 +63,56 @@ struct json_writer table_begin_row(struct buffer *lines) {
 void table_end_row(struct json_writer *line) {
     json_end_object(line);
     buffer_append_byte(line->out, '\n');
+}
+
+enum { BAD_ROW = '!', MOST_PROBLEM_BYTES = 240 };
+
+void table_add_bad_row(struct buffer *lines, const char *format, ...) {
+    char problem[MOST_PROBLEM_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(problem, sizeof problem, format, arguments);
+    va_end(arguments);
+    buffer_printf(lines, "%c%s\n", BAD_ROW, problem);
+}
+
+// The line may as well be one of JSON Lines, with anything in it.
+bool table_is_bad_row(const char *line, size_t length, struct buffer *problem) {
+    if (length == 0 || length > MOST_PROBLEM_BYTES || *line != BAD_ROW)
+        return false;
+    for (size_t i = 1; i < length; i++)
+        buffer_append_byte(problem, line[i] >= ' ' && line[i] <= '~' ? line[i] : '?');
+    return true;
+}
+
+void table_bytes_begin(struct table_bytes *bytes, const struct table_input *input, const char *marks, size_t count) {
+    bytes->input = *input;
+    for (size_t i = 0; i < count; i++)
+        bytes->is_mark[(unsigned char)marks[i]] = true;
+}
+
+static int64_t fill(struct table_bytes *bytes) {
+    int64_t got = bytes->input.read(bytes->input.context, bytes->piece, sizeof bytes->piece);
+    bool has_mark = bytes->passed == 0 && got >= 3 && memcmp(bytes->piece, "\xEF\xBB\xBF", 3) == 0;
+    bytes->at = has_mark ? 3 : 0;
+    bytes->passed += bytes->at;
+    bytes->end = got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+int64_t table_take(struct table_bytes *bytes, const char **taken) {
+    int64_t status = 1;
+    while (bytes->at == bytes->end && status > 0)
+        status = fill(bytes);
+    if (status <= 0)
+        return status;
+    size_t end = bytes->at;
+    while (end < bytes->end && !bytes->is_mark[(unsigned char)bytes->piece[end]])
+        end++;
+    end += end == bytes->at;
+    *taken = bytes->piece + bytes->at;
+    size_t count = end - bytes->at;
+    bytes->at = end;
+    bytes->passed += count;
+    return (int64_t)count;
 }

@@ -1,6 +1,6 @@
 // Files of rows instead of lines: Parquet, Arrow, CSV, TSV, JSON arrays. Each kind is a row of one table (table.c).
-// Its rows are delivered as JSON Lines with the wanted columns only, so whatever reads lines reads tables, too: line
-// N is row N. A null is an empty string; a list becomes an array of the strings in it, without nulls.
+// Its rows are delivered as JSON Lines with the wanted columns, so whatever reads lines reads tables, too: line N is
+// row N. A null is an empty string; a list becomes an array of the strings in it, without nulls.
 #ifndef DATA_TABLE_TABLE_H
 #define DATA_TABLE_TABLE_H
 
@@ -31,10 +31,11 @@ struct table_input {
 };
 
 struct table_kind {
-    const char *name;        // "Parquet"
-    const char *endings[3];  // of names of such files, NULL at the end
-    bool (*begins)(const char *bytes, size_t count);
-    bool needs_ranges;  // is read from any byte on
+    const char *name;                                 // "Parquet"
+    const char *endings[3];                           // of names of such files, NULL at the end
+    bool (*begins)(const char *bytes, size_t count);  // NULL if any bytes may
+    bool needs_ending;                                // the first bytes alone do not tell
+    bool needs_ranges;                                // is read from any byte on
     // Opens a file of this kind, with an error if it lacks a column.
     int (*open)(void **state, const struct table_input *input);
     // Appends the lines of some rows: 1, 0 after the last, -1 on error.
@@ -43,12 +44,15 @@ struct table_kind {
     void (*close)(void *state);
 };
 
-extern const struct table_kind table_parquet;
+extern const struct table_kind table_parquet, table_csv, table_tsv, table_json_objects, table_json;
 
 // The kind of a file by its first bytes and its name; NULL if it is none of them.
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count);
 // Whether a name has one of the kinds' endings, optionally followed by a compression suffix.
 bool table_is_named(const char *path);
+
+// Appends the problem of a line that stands for a bad row; false for any other line.
+bool table_is_bad_row(const char *line, size_t length, struct buffer *problem);
 
 // ---- for the kinds ----
 
@@ -61,5 +65,21 @@ void table_note_column(struct buffer *others, const char *name);
 // Begins and ends the line of a row; text is written as it is, ill-formed bytes included.
 struct json_writer table_begin_row(struct buffer *lines);
 void table_end_row(struct json_writer *line);
+// Appends a line that is not JSON, for which jsonl_find gives this problem: a bad line like others.
+void table_add_bad_row(struct buffer *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// For kinds that are read from the first byte on: the bytes after a byte order mark, cut at the marks of the kind.
+enum { TABLE_PIECE_BYTES = 1 << 16, TABLE_MOST_ROW_BYTES = 1 << 28 };
+struct table_bytes {
+    struct table_input input;
+    bool is_mark[256];
+    uint64_t passed;  // bytes of the file that were taken
+    size_t at, end;   // of the piece, what is left
+    char piece[TABLE_PIECE_BYTES];
+};
+
+void table_bytes_begin(struct table_bytes *bytes, const struct table_input *input, const char *marks, size_t count);
+// Takes one mark, or a run of other bytes: how many, 0 at the end of the file, -1 on error.
+int64_t table_take(struct table_bytes *bytes, const char **taken);
 
 #endif
