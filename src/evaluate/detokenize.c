@@ -2,7 +2,7 @@
 #include "evaluate/detokenize.h"
 
 #include "base/utf8.h"
-#include <stdbool.h>
+#include "data/tokenizer/unicode_category.h"
 #include <string.h>
 
 void text_replace_all(struct buffer *text, const char *from, const char *to) {
@@ -20,17 +20,11 @@ void text_replace_all(struct buffer *text, const char *from, const char *to) {
     *text = out;
 }
 
-// Characters matched by Python's \s.
-static bool is_space(uint32_t c) {
-    return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 const char *text_skip_spaces(const char *at, const char *end) {
     while (at < end) {
         uint32_t character;
         size_t bytes = utf8_decode((const unsigned char *)at, (size_t)(end - at), &character, NULL);
-        if (!is_space(character))
+        if (!unicode_is_python_space(character))
             break;
         at += bytes;
     }
@@ -42,7 +36,7 @@ const char *text_trim_end(const char *begin, const char *end) {
     while (begin < end) {
         uint32_t character;
         begin += utf8_decode((const unsigned char *)begin, (size_t)(end - begin), &character, NULL);
-        if (!is_space(character))
+        if (!unicode_is_python_space(character))
             kept = begin;
     }
     return kept;

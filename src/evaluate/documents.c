@@ -16,12 +16,9 @@ static int parse_line(struct documents *documents, struct document_line line) {
     if (line.length > MOST_LINE_BYTES)
         return bad_data("the line has %zu bytes; %d is the most", line.length, MOST_LINE_BYTES);
     TRY(json_parse(&root, line.at, line.length, "the line"));
-    if (documents->count == documents->capacity) {
-        documents->capacity = 2 * documents->capacity + 256;
-        size_t capacity = (size_t)documents->capacity;
-        documents->roots = memory_realloc(documents->roots, capacity * sizeof *documents->roots);
-        documents->lines = memory_realloc(documents->lines, capacity * sizeof *documents->lines);
-    }
+    int64_t capacity = documents->capacity;
+    MEMORY_GROW(documents->roots, documents->count, capacity);
+    MEMORY_GROW(documents->lines, documents->count, documents->capacity);
     documents->lines[documents->count] = line;
     documents->roots[documents->count++] = root;
     return root->type == JSON_OBJECT ? 0 : bad_data("it is not a JSON object");

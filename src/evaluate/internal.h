@@ -42,6 +42,8 @@ enum task_metric {
 #define METRIC_BIT(name) (1u << METRIC_##name)
 
 enum { TASK_MOST_TEXTS = 8, TASK_MOST_CHOICES = 256, TASK_MOST_SHOTS = 1024, TASK_MOST_GROUPS = 4096 };
+// Of a prompt and of all choices of a document: templates may repeat long fields.
+enum { TASK_MOST_BYTES = 1 << 24 };
 
 // The texts are templates unless noted. NULL where a task has none.
 struct task_record {
@@ -152,20 +154,30 @@ struct task_maker {
     int64_t count;                  // of them
     int64_t *chosen, chosen_count;  // numbers of examples in the pool, and how many
     struct mt19937 random;
-    int64_t specials;               // ids that the tokenizer puts before every text
-    int32_t prefix;                 // the id that stands before a text without context
-    struct buffer context, *texts;  // of the document, and of its choices or contexts
+    int64_t specials;  // ids that the tokenizer puts before every text
+    int32_t prefix;    // the id that stands before a text without context
     struct token_list ids[2];
 };
 const char *prompt_delimiter(const struct task_record *task);
+void prompt_append(struct buffer *out, const struct buffer *text);
 int prompt_render(const struct task_maker *maker, const char *text, const struct json *document, int64_t element,
                   struct buffer *out);
-// A list of templates, each of which may stand for several texts, of which there are at most TASK_MOST_CHOICES.
-int prompt_render_list(const struct task_maker *maker, const char *const *list, const struct json *document,
-                       struct buffer *texts, int32_t *count);
-void prompt_free_texts(struct buffer *texts);  // (TASK_MOST_CHOICES)
-// The number of the right choice of `count`.
-int prompt_find_gold(const struct task_maker *maker, const struct json *document, int32_t count, int32_t *gold);
+
+struct prompt_texts {
+    struct buffer items[TASK_MOST_CHOICES];
+    int32_t count;
+};
+void prompt_texts_free(struct prompt_texts *texts);
+
+// What a document says, but for a rolling task: `answers` pairs of a text and its continuation.
+struct prompt {
+    struct prompt_texts texts;            // choices or contexts
+    struct buffer context, continuation;  // that all have in common
+    const struct buffer *left[TASK_MOST_CHOICES], *right[TASK_MOST_CHOICES];
+    int32_t answers, gold;
+};
+int prompt_make(const struct task_maker *maker, const struct json *document, struct prompt *prompt);
+void prompt_free(struct prompt *prompt);
 int prompt_find_group(struct task_maker *maker, const struct json *document, int32_t *group);
 // Chooses the examples of the document at this place of the order, and appends them.
 int prompt_choose_examples(struct task_maker *maker, int64_t place, int32_t group);
@@ -175,6 +187,9 @@ int prompt_append_examples(struct task_maker *maker, struct buffer *out);
 
 int prepared_make(struct task_prepared *prepared, const struct tasks_options *options);
 void prepared_free(struct task_prepared *prepared);
+void prepared_choose_shots(struct task_prepared *prepared, const struct tasks_options *options);
+// Whether examples come from another file than the documents.
+bool prepared_has_apart(const struct task_prepared *prepared);
 // FOLDER/NAME/SPLIT.jsonl, to be freed.
 char *prepared_path(const struct task_record *task, const char *folder, const char *split);
 

@@ -6,11 +6,10 @@
 #include "evaluate/internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 // The seed of nanochat's examples, to which a document's place is added.
-enum { CORE_SEED = 1234, MOST_PROMPT_BYTES = 1 << 26 };
+enum { CORE_SEED = 1234 };
 
 // ---- texts ----
 
@@ -18,87 +17,99 @@ const char *prompt_delimiter(const struct task_record *task) {
     return task->delimiter ? task->delimiter : " ";
 }
 
-int prompt_render(const struct task_maker *maker, const char *text, const struct json *document, int64_t element,
-                  struct buffer *out) {
-    struct buffer rendered = {0};
-    int status = template_render(text, document, element, &rendered);
-    if (status == 0 && maker->task->filter)
-        status = template_filter(maker->task->filter, &rendered);
-    buffer_append(out, buffer_string(&rendered), rendered.length);
-    buffer_free(&rendered);
-    return status;
+void prompt_append(struct buffer *out, const struct buffer *text) {
+    buffer_append(out, buffer_string(text), text->length);
 }
 
-int prompt_render_list(const struct task_maker *maker, const char *const *list, const struct json *document,
-                       struct buffer *texts, int32_t *count) {
-    *count = 0;
+int prompt_render(const struct task_maker *maker, const char *text, const struct json *document, int64_t element,
+                  struct buffer *out) {
+    OWNED_BY(buffer_free) struct buffer rendered = {0};
+    TRY(template_render(text, document, element, &rendered));
+    if (maker->task->filter)
+        TRY(template_filter(maker->task->filter, &rendered));
+    prompt_append(out, &rendered);
+    return 0;
+}
+
+void prompt_texts_free(struct prompt_texts *texts) {
+    for (int32_t i = 0; i < texts->count; i++)
+        buffer_free(&texts->items[i]);
+}
+
+// A list of templates, each of which may stand for several texts.
+static int render_list(const struct task_maker *maker, const char *const *list, const struct json *document,
+                       struct prompt_texts *texts) {
+    size_t bytes = 0;
     for (int i = 0; i < TASK_MOST_TEXTS && list[i]; i++) {
         int64_t elements;
         TRY(template_count(list[i], document, &elements));
-        if (elements + *count > TASK_MOST_CHOICES)
+        if (elements + texts->count > TASK_MOST_CHOICES)
             return bad_data("there are %" PRId64 " choices; %d are the most", elements, TASK_MOST_CHOICES);
         for (int64_t k = 0; k < elements; k++) {
-            buffer_clear(&texts[*count]);
-            TRY(prompt_render(maker, list[i], document, k, &texts[(*count)++]));
+            struct buffer *text = &texts->items[texts->count++];
+            TRY(prompt_render(maker, list[i], document, k, text));
+            bytes += text->length;
+            if (bytes > TASK_MOST_BYTES)
+                return bad_data("the choices have more than %d bytes", TASK_MOST_BYTES);
         }
     }
-    return *count > 0 ? 0 : bad_data("there are no choices");
+    return texts->count > 0 ? 0 : bad_data("there are no choices");
 }
 
-void prompt_free_texts(struct buffer *texts) {
-    for (int i = 0; i < TASK_MOST_CHOICES; i++)
-        buffer_free(&texts[i]);
-    free(texts);
-}
-
-int prompt_find_gold(const struct task_maker *maker, const struct json *document, int32_t count, int32_t *gold) {
+// The number of the right choice of `count`.
+static int find_gold(const struct task_maker *maker, const struct json *document, int32_t count, int32_t *gold) {
     const struct task_record *task = maker->task;
-    struct buffer answer = {0}, *labels = memory_alloc(sizeof *labels * TASK_MOST_CHOICES);
-    int32_t label_count = 0;
-    int status = template_render(task->answer, document, 0, &answer);
-    if (status == 0 && task->labels[0])
-        status = prompt_render_list(maker, task->labels, document, labels, &label_count);
-    *gold = -1;
-    char *end = answer.data;
-    for (int32_t i = 0; i < label_count && *gold < 0; i++)
-        if (labels[i].length == answer.length && memcmp(labels[i].data, answer.data, answer.length) == 0)
-            *gold = i;
-    if (status == 0 && !task->labels[0] && answer.length > 0 && answer.length <= 4 && answer.data[0] >= '0' &&
-        answer.data[0] <= '9')
-        *gold = (int32_t)strtol(answer.data, &end, 10);
-    if (status == 0 && (*gold < 0 || *gold >= count || (!task->labels[0] && *end != '\0')))
-        status = bad_data("the answer \"%.40s\" is none of the %d choices", buffer_string(&answer), count);
-    buffer_free(&answer);
-    prompt_free_texts(labels);
-    return status;
+    OWNED_BY(buffer_free) struct buffer answer = {0};
+    OWNED_BY(prompt_texts_free) struct prompt_texts labels = {0};
+    TRY(prompt_render(maker, task->answer, document, 0, &answer));
+    if (task->labels[0])
+        TRY(render_list(maker, task->labels, document, &labels));
+    else
+        for (; labels.count < count; labels.count++)
+            buffer_printf(&labels.items[labels.count], "%d", labels.count);
+    for (*gold = 0; *gold < count && *gold < labels.count; ++*gold) {
+        const struct buffer *label = &labels.items[*gold];
+        if (label->length == answer.length && memcmp(buffer_string(label), buffer_string(&answer), answer.length) == 0)
+            return 0;
+    }
+    return bad_data("the answer \"%.40s\" is none of the %d choices", buffer_string(&answer), count);
+}
+
+int prompt_make(const struct task_maker *maker, const struct json *document, struct prompt *prompt) {
+    const struct task_record *task = maker->task;
+    prompt->answers = 1;
+    if (task->kind != TASK_ENDING) {
+        TRY(render_list(maker, task->choices, document, &prompt->texts));
+        prompt->answers = prompt->texts.count;
+        TRY(find_gold(maker, document, prompt->answers, &prompt->gold));
+    }
+    if (task->kind != TASK_CONTEXTS)
+        TRY(prompt_render(maker, task->context, document, 0, &prompt->context));
+    if (task->kind != TASK_CHOICES)
+        TRY(prompt_render(maker, task->continuation, document, 0, &prompt->continuation));
+    for (int32_t i = 0; i < prompt->answers; i++) {
+        prompt->left[i] = task->kind == TASK_CONTEXTS ? &prompt->texts.items[i] : &prompt->context;
+        prompt->right[i] = task->kind == TASK_CHOICES ? &prompt->texts.items[i] : &prompt->continuation;
+    }
+    return 0;
+}
+
+void prompt_free(struct prompt *prompt) {
+    prompt_texts_free(&prompt->texts);
+    buffer_free(&prompt->context);
+    buffer_free(&prompt->continuation);
 }
 
 // A document of the pool with its answer.
 static int render_example(struct task_maker *maker, int64_t number, struct buffer *out) {
-    const struct task_record *task = maker->task;
-    const struct json *document = maker->pool->roots[number];
-    struct buffer *texts = memory_alloc(sizeof *texts * TASK_MOST_CHOICES);
-    int32_t count = 0, gold = 0;
-    int status = 0;
-    if (task->kind != TASK_ENDING) {
-        status = prompt_render_list(maker, task->choices, document, texts, &count);
-        if (status == 0)
-            status = prompt_find_gold(maker, document, count, &gold);
-    }
-    if (status == 0 && task->kind == TASK_CONTEXTS)
-        buffer_append(out, buffer_string(&texts[gold]), texts[gold].length);
-    else if (status == 0)
-        status = prompt_render(maker, task->context, document, 0, out);
-    buffer_append_string(out, prompt_delimiter(task));
-    if (status == 0 && task->kind == TASK_CHOICES)
-        buffer_append(out, buffer_string(&texts[gold]), texts[gold].length);
-    else if (status == 0)
-        status = prompt_render(maker, task->continuation, document, 0, out);
+    OWNED_BY(prompt_free) struct prompt prompt = {0};
+    if (prompt_make(maker, maker->pool->roots[number], &prompt) < 0)
+        return documents_context(maker->pool, number);
+    prompt_append(out, prompt.left[prompt.gold]);
+    buffer_append_string(out, prompt_delimiter(maker->task));
+    prompt_append(out, prompt.right[prompt.gold]);
     buffer_append_string(out, "\n\n");
-    if (status < 0)
-        (void)documents_context(maker->pool, number);
-    prompt_free_texts(texts);
-    return status;
+    return 0;
 }
 
 int prompt_append_examples(struct task_maker *maker, struct buffer *out) {
@@ -106,9 +117,9 @@ int prompt_append_examples(struct task_maker *maker, struct buffer *out) {
         struct buffer *example = &maker->examples[maker->chosen[i]];
         if (example->length == 0)
             TRY(render_example(maker, maker->chosen[i], example));
-        buffer_append(out, buffer_string(example), example->length);
-        if (out->length > MOST_PROMPT_BYTES)
-            return bad_data("the prompt has more than %d bytes; give a smaller --num-shots", MOST_PROMPT_BYTES);
+        prompt_append(out, example);
+        if (out->length > TASK_MOST_BYTES)
+            return bad_data("the prompt has more than %d bytes; give a smaller --num-shots", TASK_MOST_BYTES);
     }
     return 0;
 }
@@ -148,19 +159,16 @@ static int choose_core(struct task_maker *maker, int64_t place) {
 
 int prompt_find_group(struct task_maker *maker, const struct json *root, int32_t *group) {
     struct task_prepared *prepared = maker->prepared;
-    struct buffer name = {0};
-    int status = template_render(maker->task->group, root, 0, &name);
+    OWNED_BY(buffer_free) struct buffer name = {0};
+    TRY(template_render(maker->task->group, root, 0, &name));
     for (*group = 0; *group < prepared->group_count; ++*group)
         if (strcmp(prepared->groups[*group], buffer_string(&name)) == 0)
-            break;
-    if (status == 0 && *group == TASK_MOST_GROUPS)
-        status = bad_data("there are more than %d groups", TASK_MOST_GROUPS);
-    if (status == 0 && *group == prepared->group_count) {
-        prepared->groups = memory_realloc(prepared->groups, sizeof(char *) * (size_t)(prepared->group_count + 1));
-        prepared->groups[prepared->group_count++] = memory_string(buffer_string(&name));
-    }
-    buffer_free(&name);
-    return status;
+            return 0;
+    if (*group == TASK_MOST_GROUPS)
+        return bad_data("there are more than %d groups", TASK_MOST_GROUPS);
+    MEMORY_GROW(prepared->groups, prepared->group_count, prepared->group_capacity);
+    prepared->groups[prepared->group_count++] = memory_string(buffer_string(&name));
+    return 0;
 }
 
 static int find_pool_groups(struct task_maker *maker) {
@@ -199,15 +207,16 @@ int prompt_choose_examples(struct task_maker *maker, int64_t place, int32_t grou
     if (maker->chosen_count == shots)
         return 0;
     // Copies of the document were among them: a draw from the pool without all copies.
-    int64_t *others = memory_alloc(sizeof *others * (size_t)maker->pool->count), count = 0;
+    OWNED int64_t *others = memory_alloc(sizeof *others * (size_t)maker->pool->count);
+    int64_t count = 0;
     for (int64_t i = 0; i < maker->pool->count; i++)
         if (!is_same_line(&maker->pool->lines[i], &maker->documents.lines[maker->order[place]]))
             others[count++] = i;
-    if (count >= shots)
-        python_random_sample(&maker->random, count, shots, maker->chosen);
-    for (int64_t i = 0; count >= shots && i < shots; i++)
+    if (count < shots)
+        return too_few(maker);
+    python_random_sample(&maker->random, count, shots, maker->chosen);
+    for (int64_t i = 0; i < shots; i++)
         maker->chosen[i] = others[maker->chosen[i]];
-    free(others);
     maker->chosen_count = shots;
-    return count >= shots ? 0 : too_few(maker);
+    return 0;
 }

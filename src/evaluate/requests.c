@@ -18,14 +18,17 @@ enum { HARNESS_SEED = 1234, CORE_ORDER_SEED = 1337 };
 
 // ---- tokens ----
 
+static void drop_first(struct token_list *ids, int64_t count) {
+    ids->count -= count;
+    if (ids->count > 0)
+        memmove(ids->ids, ids->ids + count, sizeof *ids->ids * (size_t)ids->count);
+}
+
 // `bare`: without the ids that the tokenizer puts before a text.
 static int encode(struct task_maker *maker, const char *text, size_t length, bool bare, struct token_list *ids) {
     ids->count = 0;
     TRY(tokenizer_encode(maker->encoder, text, length, ids));
-    int64_t drop = bare && ids->count >= maker->specials ? maker->specials : 0;
-    ids->count -= drop;
-    if (ids->count > 0)
-        memmove(ids->ids, ids->ids + drop, sizeof *ids->ids * (size_t)ids->count);
+    drop_first(ids, bare && ids->count >= maker->specials ? maker->specials : 0);
     return 0;
 }
 
@@ -40,11 +43,7 @@ static int add_request(struct task_maker *maker, const struct token_list *a, con
     if (counting >= most && !maker->task->is_core)
         return bad_data("a continuation has %" PRId64 " tokens, but the model sees %" PRId64, counting, most - 1);
     prepared->cut += skipped > 0;
-    if (prepared->request_count == prepared->request_capacity) {
-        prepared->request_capacity = 2 * prepared->request_capacity + 1024;
-        prepared->requests =
-            memory_realloc(prepared->requests, sizeof *prepared->requests * (size_t)prepared->request_capacity);
-    }
+    MEMORY_GROW(prepared->requests, prepared->request_count, prepared->request_capacity);
     prepared->requests[prepared->request_count++] =
         (struct task_request){prepared->ids.count, (int32_t)(count - skipped), (int32_t)first, answer};
     for (int64_t i = skipped; i < count; i++)
@@ -63,14 +62,9 @@ static int64_t count_characters(const char *text, size_t length) {
 
 // `choice` is the text whose length acc_norm divides by.
 static int64_t add_answer(struct task_prepared *prepared, const struct buffer *choice) {
-    if (prepared->answer_count == prepared->answer_capacity) {
-        prepared->answer_capacity = 2 * prepared->answer_capacity + 1024;
-        prepared->answers =
-            memory_realloc(prepared->answers, sizeof *prepared->answers * (size_t)prepared->answer_capacity);
-    }
-    prepared->answers[prepared->answer_count] =
-        (struct task_answer){.characters = choice ? count_characters(buffer_string(choice), choice->length) : 0,
-                             .bytes = choice ? (int64_t)choice->length : 0};
+    MEMORY_GROW(prepared->answers, prepared->answer_count, prepared->answer_capacity);
+    prepared->answers[prepared->answer_count] = (struct task_answer){
+        .characters = count_characters(buffer_string(choice), choice->length), .bytes = (int64_t)choice->length};
     return prepared->answer_count++;
 }
 
@@ -82,38 +76,24 @@ static int add_pair(struct task_maker *maker, const struct buffer *context, cons
     struct token_list *before = &maker->ids[0], *whole = &maker->ids[1];
     const char *text = buffer_string(context);
     size_t length = (size_t)(text_trim_end(text, text + context->length) - text);
-    struct buffer all = {0};
-    buffer_append(&all, text, context->length);
-    buffer_append(&all, buffer_string(continuation), continuation->length);
-    int status;
-    if (context->length == 0) {
-        before->count = 0;
-        status = encode(maker, buffer_string(&all), all.length, true, whole);
-        // A continuation that begins with the prefix gives it away as its context.
-        if (status == 0 && (whole->count == 0 || whole->ids[0] != maker->prefix))
-            token_list_append(before, maker->prefix);
-        else if (status == 0) {
-            token_list_append(before, maker->prefix);
-            memmove(whole->ids, whole->ids + 1, sizeof *whole->ids * (size_t)--whole->count);
-        }
-    } else {
-        status = encode(maker, text, length, false, before);
-        if (status == 0)
-            status = encode(maker, buffer_string(&all), all.length, false, whole);
-        if (status == 0 && whole->count <= before->count)
-            status = encode(maker, buffer_string(&all) + length, all.length - length, true, whole);
-        else if (status == 0) {
-            whole->count -= before->count;
-            memmove(whole->ids, whole->ids + before->count, sizeof *whole->ids * (size_t)whole->count);
-        }
-        // Only white space without a token of its own.
-        if (status == 0 && before->count == 0)
-            token_list_append(before, maker->prefix);
-    }
-    buffer_free(&all);
-    if (status == 0 && whole->count == 0)
-        status = bad_data("a continuation has no tokens");
-    return status < 0 ? -1 : add_request(maker, before, whole, whole->count, maker->options->window + 1, answer);
+    OWNED_BY(buffer_free) struct buffer all = {0};
+    prompt_append(&all, context);
+    prompt_append(&all, continuation);
+    before->count = 0;
+    if (context->length > 0)
+        TRY(encode(maker, text, length, false, before));
+    TRY(encode(maker, buffer_string(&all), all.length, context->length == 0, whole));
+    // A continuation without context that begins with the prefix gives it away as its context.
+    bool has_prefix = context->length == 0 && whole->count > 0 && whole->ids[0] == maker->prefix;
+    if (whole->count > before->count)
+        drop_first(whole, before->count + has_prefix);
+    else
+        TRY(encode(maker, buffer_string(&all) + length, all.length - length, true, whole));
+    if (before->count == 0)
+        token_list_append(before, maker->prefix);
+    if (whole->count == 0)
+        return bad_data("a continuation has no tokens");
+    return add_request(maker, before, whole, whole->count, maker->options->window + 1, answer);
 }
 
 // Windows of the text: the first begins with the prefix, each later one sees as much as fits, and scores what is new.
@@ -160,23 +140,22 @@ static int64_t common(const struct token_list *lists, int count, bool from_end) 
 // `texts` are all prompts of a document; an ending has two, without and with the continuation. What the choices have in
 // common at their beginning does not count, of contexts only what they have in common at their end does.
 static int add_core(struct task_maker *maker, const struct buffer *texts, int count, int64_t first_answer) {
-    enum task_kind kind = maker->task->kind;
-    struct token_list *lists = memory_alloc(sizeof *lists * (size_t)count), none = {0};
+    bool is_ending = maker->task->kind == TASK_ENDING, has_contexts = maker->task->kind == TASK_CONTEXTS;
+    struct token_list lists[TASK_MOST_CHOICES] = {0}, none = {0};
     int status = 0;
     for (int i = 0; i < count && status == 0; i++)
         status = encode_core(maker, &texts[i], &lists[i]);
-    int64_t shared = status == 0 ? common(lists, count, kind == TASK_CONTEXTS) : 0;
-    for (int i = kind == TASK_ENDING; i < count && status == 0; i++) {
-        int64_t counting = kind == TASK_CONTEXTS ? shared : lists[i].count - shared;
-        if (lists[i].count < 2 || (kind == TASK_ENDING && counting == 0))
+    int64_t shared = status == 0 ? common(lists, count, has_contexts) : 0;
+    for (int i = is_ending; i < count && status == 0; i++) {
+        int64_t counting = has_contexts ? shared : lists[i].count - shared;
+        if (lists[i].count < 2 || (is_ending && counting == 0))
             status = bad_data("a continuation has no tokens");
         else
-            status = add_request(maker, &none, &lists[i], counting, maker->options->window,
-                                 first_answer + i - (kind == TASK_ENDING));
+            status =
+                add_request(maker, &none, &lists[i], counting, maker->options->window, first_answer + i - is_ending);
     }
     for (int i = 0; i < count; i++)
         token_list_free(&lists[i]);
-    free(lists);
     return status;
 }
 
@@ -194,83 +173,48 @@ static int64_t count_words(const char *text, size_t length) {
 }
 
 static int add_rolling_document(struct task_maker *maker, const struct json *root, struct task_document *document) {
-    struct buffer text = {0}, counted = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0}, counted = {0};
     const char *other = maker->task->counted ? maker->task->counted : maker->task->context;
-    int status = prompt_render(maker, maker->task->context, root, 0, &text);
-    if (status == 0)
-        status = template_render(other, root, 0, &counted);
+    TRY(prompt_render(maker, maker->task->context, root, 0, &text));
+    TRY(template_render(other, root, 0, &counted));
     document->words = (double)count_words(buffer_string(&counted), counted.length);
     document->bytes = (double)counted.length;
     document->answers = 1;
-    if (status == 0)
-        status = add_rolling(maker, &text, add_answer(maker->prepared, NULL));
-    buffer_free(&text);
-    buffer_free(&counted);
-    return status;
-}
-
-// The whole prompt of one choice, for CORE.
-static void join(struct buffer *out, const struct buffer *a, const char *delimiter, const struct buffer *b) {
-    buffer_append(out, buffer_string(a), a->length);
-    buffer_append_string(out, delimiter);
-    buffer_append(out, buffer_string(b), b->length);
-}
-
-static int strip(struct buffer *text) {
-    return template_filter("strip", text);
+    return add_rolling(maker, &text, add_answer(maker->prepared, &counted));
 }
 
 // `before` is what stands before the question: description and examples.
 static int add_choices(struct task_maker *maker, const struct json *root, const struct buffer *before,
                        struct task_document *document) {
     const struct task_record *task = maker->task;
-    struct buffer *texts = maker->texts, continuation = {0}, context = {0}, *prompts = NULL;
-    const char *delimiter = prompt_delimiter(task);
-    int status = 0;
-    if (task->kind != TASK_ENDING) {
-        status = prompt_render_list(maker, task->choices, root, texts, &document->answers);
-        if (status == 0)
-            status = prompt_find_gold(maker, root, document->answers, &document->gold);
-    } else
-        document->answers = 1;
-    buffer_append(&context, buffer_string(before), before->length);
-    if (status == 0 && task->kind != TASK_CONTEXTS)
-        status = prompt_render(maker, task->context, root, 0, &context);
-    if (status == 0 && task->kind != TASK_CHOICES)
-        status = prompt_render(maker, task->continuation, root, 0, &continuation);
-    int count = task->is_core ? document->answers + (task->kind == TASK_ENDING) : 0;
-    if (status == 0 && count > 0)
-        prompts = memory_alloc(sizeof *prompts * (size_t)count);
-    for (int32_t i = 0; i < document->answers && status == 0; i++) {
-        bool is_context = task->kind == TASK_CONTEXTS;
-        const struct buffer *choice = task->kind == TASK_ENDING ? &continuation : &texts[i];
-        struct buffer whole = {0}, scored = {0};
-        int64_t answer = add_answer(maker->prepared, choice);
-        if (is_context)
-            join(&whole, before, "", &texts[i]);
-        const struct buffer *left = is_context ? &whole : &context, *right = is_context ? &continuation : choice;
-        if (task->is_core)
-            join(&prompts[count - document->answers + i], left, delimiter, right);
-        else {
-            // An ending brings its own space.
-            join(&scored, &(struct buffer){0}, task->kind == TASK_ENDING ? "" : delimiter, right);
-            status = add_pair(maker, left, &scored, answer);
-        }
-        buffer_free(&whole);
-        buffer_free(&scored);
+    bool is_ending = task->kind == TASK_ENDING;
+    OWNED_BY(prompt_free) struct prompt prompt = {0};
+    OWNED_BY(prompt_texts_free) struct prompt_texts wholes = {0};
+    TRY(prompt_make(maker, root, &prompt));
+    document->answers = prompt.answers;
+    document->gold = prompt.gold;
+    if (task->is_core && is_ending) {
+        struct buffer *first = &wholes.items[wholes.count++];
+        prompt_append(first, before);
+        prompt_append(first, &prompt.context);
+        buffer_append_string(first, prompt_delimiter(task));
+        TRY(template_filter("strip", first));
     }
-    if (status == 0 && task->is_core && task->kind == TASK_ENDING) {
-        join(&prompts[0], &context, delimiter, &(struct buffer){0});
-        status = strip(&prompts[0]);
+    for (int32_t i = 0; i < prompt.answers; i++) {
+        OWNED_BY(buffer_free) struct buffer left = {0}, right = {0};
+        int64_t answer = add_answer(maker->prepared, is_ending ? &prompt.continuation : &prompt.texts.items[i]);
+        prompt_append(&left, before);
+        prompt_append(&left, prompt.left[i]);
+        // An ending of the harness brings its own space.
+        buffer_append_string(&right, is_ending && !task->is_core ? "" : prompt_delimiter(task));
+        prompt_append(&right, prompt.right[i]);
+        if (task->is_core) {
+            prompt_append(&wholes.items[wholes.count], &left);
+            prompt_append(&wholes.items[wholes.count++], &right);
+        } else
+            TRY(add_pair(maker, &left, &right, answer));
     }
-    if (status == 0 && task->is_core)
-        status = add_core(maker, prompts, count, document->first_answer);
-    for (int i = 0; i < count && prompts; i++)
-        buffer_free(&prompts[i]);
-    free(prompts);
-    buffer_free(&context);
-    buffer_free(&continuation);
-    return status;
+    return task->is_core ? add_core(maker, wholes.items, wholes.count, document->first_answer) : 0;
 }
 
 static int add_document(struct task_maker *maker, int64_t place, int64_t *of_group) {
@@ -278,27 +222,20 @@ static int add_document(struct task_maker *maker, int64_t place, int64_t *of_gro
     const struct json *root = maker->documents.roots[maker->order[place]];
     struct task_document document = {.first_answer = prepared->answer_count,
                                      .line = maker->documents.lines[maker->order[place]].number};
-    struct buffer before = {0};
+    OWNED_BY(buffer_free) struct buffer before = {0};
     if (maker->task->group)
         TRY(prompt_find_group(maker, root, &document.group));
     if (maker->options->limit > 0 && of_group[document.group]++ >= maker->options->limit)
         return 0;
-    int status = prompt_choose_examples(maker, place, document.group);
-    if (status == 0 && maker->task->description)
-        status = template_render(maker->task->description, root, 0, &before);
-    if (status == 0)
-        status = prompt_append_examples(maker, &before);
-    if (status == 0)
-        status = maker->task->kind == TASK_ROLLING ? add_rolling_document(maker, root, &document)
-                                                   : add_choices(maker, root, &before, &document);
-    buffer_free(&before);
-    if (prepared->document_count == prepared->document_capacity) {
-        prepared->document_capacity = 2 * prepared->document_capacity + 256;
-        prepared->documents =
-            memory_realloc(prepared->documents, sizeof *prepared->documents * (size_t)prepared->document_capacity);
-    }
+    TRY(prompt_choose_examples(maker, place, document.group));
+    if (maker->task->description)
+        TRY(template_render(maker->task->description, root, 0, &before));
+    TRY(prompt_append_examples(maker, &before));
+    TRY(maker->task->kind == TASK_ROLLING ? add_rolling_document(maker, root, &document)
+                                          : add_choices(maker, root, &before, &document));
+    MEMORY_GROW(prepared->documents, prepared->document_count, prepared->document_capacity);
     prepared->documents[prepared->document_count++] = document;
-    return status;
+    return 0;
 }
 
 // ---- a task ----
@@ -308,20 +245,29 @@ char *prepared_path(const struct task_record *task, const char *folder, const ch
     return split ? memory_printf("%s/%s/%s.jsonl", folder, data, split) : memory_printf("%s/%s.jsonl", folder, data);
 }
 
+void prepared_choose_shots(struct task_prepared *prepared, const struct tasks_options *options) {
+    bool is_own = options->shots < 0 || prepared->task->has_fixed_shots;
+    prepared->shots = is_own ? prepared->task->shots : options->shots;
+}
+
+bool prepared_has_apart(const struct task_prepared *prepared) {
+    const struct task_record *task = prepared->task;
+    return prepared->shots > 0 && task->shots_split && (!task->split || strcmp(task->split, task->shots_split) != 0);
+}
+
+static int read_split(const struct task_maker *maker, const char *split, struct documents *documents) {
+    OWNED char *path = prepared_path(maker->task, maker->options->folder, split);
+    return documents_read(documents, path);
+}
+
 static int read_documents(struct task_maker *maker) {
     const struct task_record *task = maker->task;
-    char *path = prepared_path(task, maker->options->folder, task->split);
-    int status = documents_read(&maker->documents, path);
-    free(path);
+    TRY(read_split(maker, task->split, &maker->documents));
     maker->pool = &maker->documents;
-    bool is_apart = task->shots_split && (!task->split || strcmp(task->split, task->shots_split) != 0);
-    if (status == 0 && maker->prepared->shots > 0 && is_apart) {
-        path = prepared_path(task, maker->options->folder, task->shots_split);
-        status = documents_read(&maker->apart, path);
-        free(path);
+    if (prepared_has_apart(maker->prepared)) {
         maker->pool = &maker->apart;
+        TRY(read_split(maker, task->shots_split, &maker->apart));
     }
-    TRY(status);
     maker->count = maker->documents.count;
     maker->order = memory_alloc(sizeof *maker->order * (size_t)maker->count);
     for (int64_t i = 0; i < maker->count; i++)
@@ -354,24 +300,20 @@ static int find_prefix(struct task_maker *maker) {
 static int make(struct task_maker *maker) {
     TRY(find_prefix(maker));
     TRY(read_documents(maker));
-    maker->texts = memory_alloc(sizeof *maker->texts * TASK_MOST_CHOICES);
-    int64_t *of_group = memory_alloc(sizeof *of_group * (TASK_MOST_GROUPS + 1));
-    int status = 0;
-    for (int64_t place = 0; place < maker->count && status == 0; place++) {
+    OWNED int64_t *of_group = memory_alloc(sizeof *of_group * (TASK_MOST_GROUPS + 1));
+    for (int64_t place = 0; place < maker->count; place++) {
         if (maker->options->limit > 0 && !maker->task->group && place >= maker->options->limit)
             break;
-        status = add_document(maker, place, of_group);
-        if (status < 0)
-            (void)documents_context(&maker->documents, maker->order[place]);
+        if (add_document(maker, place, of_group) < 0)
+            return documents_context(&maker->documents, maker->order[place]);
     }
-    free(of_group);
-    return status;
+    return 0;
 }
 
 int prepared_make(struct task_prepared *prepared, const struct tasks_options *options) {
     const struct task_record *task = prepared->task;
-    prepared->shots = options->shots < 0 || task->has_fixed_shots ? task->shots : options->shots;
     struct task_maker maker = {.prepared = prepared, .task = task, .options = options};
+    prepared_choose_shots(prepared, options);
     int status = make(&maker);
     for (int64_t i = 0; maker.examples && i < maker.pool->count; i++)
         buffer_free(&maker.examples[i]);
@@ -379,8 +321,6 @@ int prepared_make(struct task_prepared *prepared, const struct tasks_options *op
     free(maker.pool_groups);
     free(maker.chosen);
     free(maker.order);
-    if (maker.texts)
-        prompt_free_texts(maker.texts);
     token_list_free(&maker.ids[0]);
     token_list_free(&maker.ids[1]);
     tokenizer_encoder_free(maker.encoder);

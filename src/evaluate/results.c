@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/words.h"
+#include "data/bad_data.h"
 #include "evaluate/internal.h"
 
 #include <inttypes.h>
@@ -30,10 +31,7 @@ static void add_task(struct tasks *tasks, const struct task_record *row) {
     for (int64_t i = 0; i < tasks->count; i++)
         if (tasks->items[i].task == row)
             return;
-    if (tasks->count == tasks->capacity) {
-        tasks->capacity = 2 * tasks->capacity + 32;
-        tasks->items = memory_realloc(tasks->items, sizeof *tasks->items * (size_t)tasks->capacity);
-    }
+    MEMORY_GROW(tasks->items, tasks->count, tasks->capacity);
     tasks->items[tasks->count++] = (struct task_prepared){.task = row};
 }
 
@@ -65,43 +63,38 @@ static int add_name(struct tasks *tasks, const char *name) {
 }
 
 static int add_names(struct tasks *tasks, const char *names) {
-    int status = 0;
-    char *copy = memory_string(names), *rest = copy;
-    for (char *name; status == 0 && (name = strsep(&rest, ","));)
+    OWNED char *copy = memory_string(names);
+    char *rest = copy;
+    for (char *name; (name = strsep(&rest, ","));)
         if (*name)
-            status = add_name(tasks, name);
-    free(copy);
-    return status == 0 && tasks->count == 0 ? error_set_code(EXIT_CODE_USAGE, "--tasks names no task; see --tasks list")
-                                            : status;
+            TRY(add_name(tasks, name));
+    return tasks->count > 0 ? 0 : error_set_code(EXIT_CODE_USAGE, "--tasks names no task; see --tasks list");
 }
 
 // ---- opening ----
 
 static void note_missing(const struct task_record *task, const char *folder, const char *split,
                          struct buffer *missing) {
-    char *path = prepared_path(task, folder, split);
+    OWNED char *path = prepared_path(task, folder, split);
     if (!file_exists(path))
         buffer_printf(missing, "\n  %s%s%s", path, task->address ? "  from " : "", task->address ? task->address : "");
-    free(path);
 }
 
-static int check_files(const struct tasks *tasks, const struct tasks_options *options) {
-    struct buffer missing = {0};
+static int choose_shots(struct tasks *tasks, const struct tasks_options *options) {
+    OWNED_BY(buffer_free) struct buffer missing = {0};
     for (int64_t i = 0; i < tasks->count; i++) {
-        const struct task_record *task = tasks->items[i].task;
-        int64_t shots = options->shots < 0 || task->has_fixed_shots ? task->shots : options->shots;
+        struct task_prepared *prepared = &tasks->items[i];
+        const struct task_record *task = prepared->task;
+        prepared_choose_shots(prepared, options);
         note_missing(task, options->folder, task->split, &missing);
-        if (task->shots_split && shots > 0 && (!task->split || strcmp(task->split, task->shots_split) != 0))
+        if (prepared_has_apart(prepared))
             note_missing(task, options->folder, task->shots_split, &missing);
     }
-    int status = 0;
-    if (missing.length > 0)
-        status = error_set_code(EXIT_CODE_BAD_DATA,
-                                "data of tasks is missing; store it as one JSON object per line, "
-                                "with the columns of the public files:%s",
-                                buffer_string(&missing));
-    buffer_free(&missing);
-    return status;
+    if (missing.length == 0)
+        return 0;
+    return bad_data("data of tasks is missing; store it as one JSON object per line, with the columns of the public "
+                    "files:%s",
+                    buffer_string(&missing));
 }
 
 static int take_own(struct tasks *tasks, const char *path) {
@@ -117,7 +110,7 @@ int tasks_open(struct tasks **result, const struct tasks_options *options) {
     if (status == 0)
         status = add_names(tasks, options->names);
     if (status == 0)
-        status = check_files(tasks, options);
+        status = choose_shots(tasks, options);
     struct phase *phase = phase_begin_amount("tokenizing the tasks", "tasks", (double)tasks->count);
     for (int64_t i = 0; i < tasks->count && status == 0; i++) {
         status = prepared_make(&tasks->items[i], options);

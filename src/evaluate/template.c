@@ -2,9 +2,11 @@
 // "question" of a JSON object, without white space at its ends. {choices.text.0} goes down into objects and arrays;
 // {endings[]} stands for every element of an array in turn. {{ and }} are braces. Filters follow the path, from left to
 // right, each in time linear in the text. See internal.h.
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "base/words.h"
 #include "data/bad_data.h"
+#include "data/tokenizer/unicode_category.h"
 #include "evaluate/detokenize.h"
 #include "evaluate/internal.h"
 
@@ -50,15 +52,13 @@ static int strip(const struct filter_call *call) {
     return 0;
 }
 
-// Basic Latin, Latin-1, Greek and Cyrillic: the letters of the tasks' documents.
-static uint32_t lower_of(uint32_t c) {
-    bool is_plain = (c >= 'A' && c <= 'Z') || (c >= 0xC0 && c <= 0xDE && c != 0xD7) || (c >= 0x391 && c <= 0x3A9) ||
-                    (c >= 0x410 && c <= 0x42F);
-    return is_plain ? c + 32 : c >= 0x400 && c <= 0x40F ? c + 80 : c;
-}
-
+// Of most capital letters the small one stands that far behind.
 static uint32_t upper_of(uint32_t c) {
-    return c > 32 && lower_of(c - 32) == c ? c - 32 : c;
+    static const uint32_t distances[] = {32, 1, 80, 48};
+    for (size_t i = 0; i < sizeof distances / sizeof distances[0]; i++)
+        if (c > distances[i] && unicode_lower(c) == c && unicode_lower(c - distances[i]) == c)
+            return c - distances[i];
+    return c;
 }
 
 // Python's str.capitalize: the first letter in upper case, all others in lower case.
@@ -69,7 +69,7 @@ static int capitalize(const struct filter_call *call) {
         char bytes[4];
         bool is_first = at == 0;
         at += utf8_decode((const unsigned char *)call->text->data + at, call->text->length - at, &character, NULL);
-        buffer_append(&out, bytes, utf8_encode(is_first ? upper_of(character) : lower_of(character), bytes));
+        buffer_append(&out, bytes, utf8_encode(is_first ? upper_of(character) : unicode_lower(character), bytes));
     }
     replace(call->text, &out);
     return 0;
@@ -256,6 +256,7 @@ static const struct json *follow(struct template_span path, const struct json *d
 
 int template_count(const char *text, const struct json *document, int64_t *count) {
     struct template_span rest = {text, strlen(text)};
+    const struct json *list = NULL;
     *count = 1;
     while (rest.length > 0) {
         struct template_part part = {0};
@@ -264,8 +265,13 @@ int template_count(const char *text, const struct json *document, int64_t *count
         const struct json *value = part.is_field ? follow(cut(&part.text, '|'), document, &is_list) : document;
         if (!value)
             return -1;
-        if (is_list)
+        if (is_list && list && list->count != value->count)
+            return bad_data("the template \"%.80s\" joins lists of %zu and of %zu elements", text, list->count,
+                            value->count);
+        if (is_list) {
+            list = value;
             *count = (int64_t)value->count;
+        }
     }
     return 0;
 }
@@ -277,25 +283,21 @@ static int render_field(struct template_span text, const struct json *document, 
     if (!value)
         return -1;
     if (is_list && (element < 0 || (size_t)element >= value->count))
-        return bad_data("\"%.*s\" has %zu elements, and another list of the template more", (int)path.length, path.at,
-                        value->count);
+        return bad_data("\"%.*s\" has %zu elements", (int)path.length, path.at, value->count);
     if (is_list)
         value = &value->items[element];
-    struct buffer filtered = {0};
+    OWNED_BY(buffer_free) struct buffer filtered = {0};
     if (value->type == JSON_STRING || value->type == JSON_NUMBER)
         buffer_append(&filtered, value->string, value->length);
     else if (value->type == JSON_TRUE || value->type == JSON_FALSE)
         buffer_append_string(&filtered, value->type == JSON_TRUE ? "true" : "false");
     else
         return bad_data("\"%.*s\" is neither a text nor a number", (int)path.length, path.at);
-    int status = 0;
-    while (status == 0 && text.length > 0)
-        status = filter(cut(&text, '|'), &filtered);
-    if (status < 0)
-        (void)error_context("field \"%.*s\"", (int)path.length, path.at);
+    while (text.length > 0)
+        if (filter(cut(&text, '|'), &filtered) < 0)
+            return error_context("field \"%.*s\"", (int)path.length, path.at);
     buffer_append(out, buffer_string(&filtered), filtered.length);
-    buffer_free(&filtered);
-    return status;
+    return 0;
 }
 
 int template_render(const char *text, const struct json *document, int64_t element, struct buffer *out) {
@@ -307,6 +309,8 @@ int template_render(const char *text, const struct json *document, int64_t eleme
             TRY(render_field(part.text, document, element, out));
         else
             buffer_append(out, part.text.at, part.text.length);
+        if (out->length > TASK_MOST_BYTES)
+            return bad_data("the template gives more than %d bytes", TASK_MOST_BYTES);
     }
     return 0;
 }

@@ -166,11 +166,12 @@ int evaluate_tasks(const struct evaluate_tasks *scoring, int64_t iteration, int6
     ending_answer(scoring->ending, "ending the evaluation at iteration ", iteration);
     if (scoring->config->run.eval_with_ema)
         step_exchange_averages(scoring->step);
-    int status = tasks_run(scoring->tasks, &(struct tasks_run){.step = scoring->step,
-                                                               .micro_batch_size = scoring->config->run.micro_batch_size,
-                                                               .is_quiet = true,
-                                                               .is_cut = is_task_cut,
-                                                               .context = scoring->ending});
+    int status =
+        tasks_run(scoring->tasks, &(struct tasks_run){.step = scoring->step,
+                                                      .micro_batch_size = scoring->config->run.micro_batch_size,
+                                                      .is_quiet = true,
+                                                      .is_cut = is_task_cut,
+                                                      .context = scoring->ending});
     if (scoring->config->run.eval_with_ema)
         step_exchange_averages(scoring->step);
     if (status != 0)

@@ -35,7 +35,8 @@ int evaluate_batches(const struct evaluate_batches *batches, const struct meter 
                      bool *is_cut);
 
 // In a run that trains: the tasks of --eval-tasks, if there are any; and their scores if they are due at this
-// iteration, each task reported as a set of its own, unless a signal comes meanwhile. All ranks call, and no step is pending.
+// iteration, each task reported as a set of its own, unless a signal comes meanwhile. All ranks call, and no step is
+// pending.
 struct evaluate_tasks {
     struct tasks *tasks;
     struct step *step;

@@ -74,6 +74,12 @@ expect 215 'mine/test.jsonl:4: the line is not valid JSON' "${own[@]}"
 awk 'BEGIN { printf "{\"q\": \""; for (i = 0; i < 17000; i++) printf "%1024s", "["; print "\"}" }' >"$work/eval/mine/test.jsonl"
 expect 215 'mine/test.jsonl:1: the line has 17408009 bytes; 16777216 is the most' "${own[@]}"
 
+# A filter applies to answers as to labels.
+echo '{"name": "mine", "kind": "choices", "split": "test", "filter": "strip", "context": "{q}", "choices": ["yes", "no"], "labels": ["a ", "b "], "answer": "{k}"}' \
+    >"$work/own.jsonl"
+echo '{"q": "the answer is", "k": "b "}' >"$work/eval/mine/test.jsonl"
+expect 0 '"metric":"acc","value":' "${own[@]}" --json
+
 # Missing data is named with its address, all of it.
 expect 215 "$work/eval/boolq/validation.jsonl  from https://huggingface.co/datasets/aps/super_glue" "${own[@]}" --tasks boolq,sciq
 grep -qF "$work/eval/sciq/test.jsonl  from https://huggingface.co/datasets/allenai/sciq" "$work/out" && pass || fail "data of the second task"

@@ -40,9 +40,9 @@ static int render(const char *template, const char *document, int64_t element, s
 }
 
 TEST(templates_are_rendered) {
-    static const char document[] =
-        "{\"a\": {\"b\": [\"x y z\", 7, true, null]}, \"c\": \" \\u00c4b CD_e \\u00a0\", \"d\": \"\", "
-        "\"h\": \" [title] A [x] b [y\\n]  c  [z\"}";
+    static const char document[] = "{\"a\": {\"b\": [\"x y z\", 7, true, null]}, \"c\": \" \\u00c4b CD_e \\u00a0\", "
+                                   "\"d\": \"\", \"k\": \"\\u0451\\u0160\", "
+                                   "\"h\": \" [title] A [x] b [y\\n]  c  [z\"}";
     static const struct {
         const char *template, *text;  // NULL: refused
         int64_t element;
@@ -70,6 +70,7 @@ TEST(templates_are_rendered) {
         {"{e}", NULL, 0},
         {"{d|before:x}", NULL, 0},
         {"{a.b[]}", NULL, 4},
+        {"{k|capitalize}", "\xD0\x81\xC5\xA1", 0},
     };
     struct buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -83,6 +84,30 @@ TEST(templates_are_rendered) {
                                         "{a|nothing}", "{a|strip:x}", "{a|before}", "{a|before:}"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         EXPECT_INT(template_check(wrong[i]), -1);
+}
+
+// Templates may ask for much more than a document has.
+TEST(what_templates_give_is_bounded) {
+    enum { REPEATS = 20000, LENGTH = 1000 };
+    struct buffer template = {0}, document = {0}, out = {0};
+    for (int i = 0; i < REPEATS; i++)
+        buffer_append_string(&template, "{q}");
+    buffer_printf(&document, "{\"q\": \"%*s\"}", LENGTH, "");
+    EXPECT_INT(render(buffer_string(&template), buffer_string(&document), 0, &out), -1);
+    EXPECT(strstr(error_message(), "the template gives more than 16777216 bytes"));
+    buffer_free(&template);
+    buffer_free(&document);
+    buffer_free(&out);
+
+    struct json *root;
+    int64_t count;
+    static const char lists[] = "{\"a\": [1, 2, 3, 4], \"b\": [1, 2]}";
+    EXPECT_OK(json_parse(&root, lists, strlen(lists), "document"));
+    EXPECT_INT(template_count("{a[]} {b[]}", root, &count), -1);
+    EXPECT(strstr(error_message(), "joins lists of 4 and of 2 elements"));
+    EXPECT_OK(template_count("{a[]} {a[]}", root, &count));
+    EXPECT_INT(count, 4);
+    json_free(root);
 }
 
 static int read_records(const char *text) {
@@ -177,5 +202,6 @@ TEST(tokens_are_those_of_the_harness) {
     tokenizer_free(tokenizer);
 }
 
-TEST_MAIN(TEST_CASE(examples_are_drawn_as_by_python), TEST_CASE(templates_are_rendered), TEST_CASE(records_are_checked),
+TEST_MAIN(TEST_CASE(examples_are_drawn_as_by_python), TEST_CASE(templates_are_rendered),
+          TEST_CASE(what_templates_give_is_bounded), TEST_CASE(records_are_checked),
           TEST_CASE(tokens_are_those_of_the_harness))
