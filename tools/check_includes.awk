@@ -2,7 +2,7 @@
 # The order of folders is DESIGN's: a folder may include itself and what stands below it, nothing above.
 
 BEGIN {
-    count = split("base net config data tensor ops comm parallel model optim report store formats cluster step plan recovery evaluate train cli", \
+    count = split("base net shell config data tensor ops comm parallel model optim report store formats cluster step plan recovery evaluate train cli", \
                   order, " ")
     for (i = 1; i <= count; i++)
         level[order[i]] = i

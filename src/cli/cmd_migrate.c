@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "config/migrate.h"
+#include "shell/shell.h"
 
 #include <inttypes.h>
 #include <stdio.h>

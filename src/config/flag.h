@@ -33,6 +33,7 @@
 #define CONFIG_FLAG_H
 
 #include "base/buffer.h"
+#include "base/string_list.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,14 +55,6 @@ enum flag_bounds { FLAG_CLOSED = 0, FLAG_ABOVE_MINIMUM = 1, FLAG_BELOW_MAXIMUM =
 
 // As a maximum: no limit (of a count that is still safe to multiply by two).
 #define FLAG_ENDLESS 0x1p62
-
-struct string_list {
-    char **items;  // owned, each NUL-terminated
-    int64_t count;
-};
-
-void string_list_add(struct string_list *list, const char *item);
-void string_list_free(struct string_list *list);
 
 // A value of an enum and its name on the command line and in files.
 struct flag_value {

@@ -93,7 +93,5 @@ extern const struct flag flag_general[FLAG_GENERAL_COUNT];
 // Name of the value in --help, NULL if there is none; and the description of the flag: meaning, values, default.
 const char *flag_value_name(const struct flag *flag);
 void flag_row_text(const struct flag *flag, struct buffer *out);
-// Splits text at spaces and adds the pieces.
-void string_list_add_words(struct string_list *list, const char *text);
 
 #endif

@@ -1,9 +1,10 @@
-// Shared by the files of the shell reader only: shell_script.c has variables and the whole, shell_grammar.c the
-// grammar, shell_command.c one command; shell_expand.c makes words of text, shell_test.c decides conditions.
-#ifndef CONFIG_SHELL_INTERNAL_H
-#define CONFIG_SHELL_INTERNAL_H
+// Shared by the files of the shell reader only: script.c has variables and the whole, grammar.c the grammar,
+// command.c one command; words.c makes words of text, decide.c decides conditions.
+#ifndef SHELL_INTERNAL_H
+#define SHELL_INTERNAL_H
 
-#include "config/migrate.h"
+#include "base/buffer.h"
+#include "shell/shell.h"
 
 enum truth {
     TRUTH_NO,

@@ -1,7 +1,7 @@
 // One command of a shell script: its assignments, redirections and words, and the commands of the shell that the reader
-// follows. All others are programs, none of which runs: those that start a Python program are noted. See migrate.h.
+// follows. All others are programs, none of which runs: those that start a Python program are noted. See shell.h.
 #include "base/memory.h"
-#include "config/shell_internal.h"
+#include "shell/internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Shell scripts that start a training: the words of the command are those that bash would pass, which was asked with
 // each script here; hostile scripts run nothing and end soon.
 #include "base/buffer.h"
-#include "config/migrate.h"
+#include "shell/shell.h"
 
 #include "test.h"
 

@@ -1,7 +1,7 @@
 // The grammar of shell scripts, followed as it is read: a command that is not reached, or stands under a condition that
-// is false, is parsed and skipped. Under a condition that is not decided, variables become unknown. See migrate.h.
+// is false, is parsed and skipped. Under a condition that is not decided, variables become unknown. See shell.h.
 #include "base/memory.h"
-#include "config/shell_internal.h"
+#include "shell/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

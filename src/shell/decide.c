@@ -1,7 +1,7 @@
 // Conditions, arithmetic and patterns of shell scripts. What depends on files or on unknown values is not decided. See
 // shell.h.
 #include "base/number.h"
-#include "config/shell_internal.h"
+#include "shell/internal.h"
 
 #include <ctype.h>
 #include <fnmatch.h>

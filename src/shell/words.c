@@ -1,7 +1,7 @@
 // Words of a shell script: quotes, variables and their defaults, arrays and arithmetic. The output of programs is
-// unknown. See migrate.h.
+// unknown. See shell.h.
 #include "base/memory.h"
-#include "config/shell_internal.h"
+#include "shell/internal.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-// A shell script as it is read: its variables, the work that it may take, and its beginning and end. See migrate.h.
+// A shell script as it is read: its variables, the work that it may take, and its beginning and end. See shell.h.
 #include "base/error.h"
 #include "base/memory.h"
-#include "config/shell_internal.h"
+#include "shell/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
