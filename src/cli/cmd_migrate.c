@@ -110,40 +110,47 @@ static void put_command(const struct migration *migration, struct buffer *out) {
     buffer_free(&word);
 }
 
+// A text of a file for --config: marks are variables there, too.
+static void put_quoted(const char *text, struct buffer *out) {
+    buffer_append_byte(out, '"');
+    for (const char *p = text; *p; p++) {
+        const char *mark_end = *p == SHELL_MARK ? strchr(p, SHELL_MARK_END) : NULL;
+        if (mark_end)
+            buffer_printf(out, "${%.*s}", (int)(mark_end - p - 2), p + 2);
+        else if (strncmp(p, "${", 2) == 0)
+            buffer_append_string(out, "$$");
+        else if (*p == '"' || *p == '\\')
+            buffer_printf(out, "\\%c", *p);
+        else if (*p == '\n')
+            buffer_append_string(out, "\\n");
+        else
+            buffer_append_byte(out, *p);
+        p = mark_end ? mark_end : p;
+    }
+    buffer_append_byte(out, '"');
+}
+
 // The same as a file for --config: "name: value", texts in double quotes as in JSON.
 static void put_config(const struct migration *migration, struct buffer *out) {
     const struct string_list *words = &migration->words;
     for (int64_t i = 0; i < words->count; i++) {
-        const char *equals = strchr(words->items[i], '=');
+        const char *name = words->items[i] + 2, *equals = strchr(name, '=');
         int64_t end = i + 1;
         while (end < words->count && strncmp(words->items[end], "--", 2) != 0)
             end++;
-        buffer_printf(out, "%.*s: %s", (int)(equals ? equals - words->items[i] : (int64_t)strlen(words->items[i])) - 2,
-                      words->items[i] + 2,
-                      equals         ? equals + 1
-                      : end == i + 1 ? "true"
-                                     : "");
-        if (end - i > 2)
-            buffer_append_byte(out, '[');
+        int64_t count = end - i - 1;
+        bool is_switch = equals ? strcmp(equals, "=false") == 0 : count == 0;
+        buffer_printf(out, "%.*s: %s", (int)(equals ? equals - name : (int64_t)strlen(name)), name,
+                      is_switch   ? (equals ? "false" : "true")
+                      : count > 1 ? "["
+                                  : "");
+        if (equals && !is_switch)
+            put_quoted(equals + 1, out);
         for (int64_t k = i + 1; k < end; k++) {
-            buffer_append_string(out, k > i + 1 ? ", \"" : "\"");
-            for (const char *p = words->items[k]; *p; p++) {
-                const char *mark_end = *p == SHELL_MARK ? strchr(p, SHELL_MARK_END) : NULL;
-                if (mark_end)
-                    buffer_printf(out, "${%.*s}", (int)(mark_end - p - 2), p + 2);
-                else if (strncmp(p, "${", 2) == 0)
-                    buffer_append_string(out, "$$");
-                else if (*p == '"' || *p == '\\')
-                    buffer_printf(out, "\\%c", *p);
-                else if (*p == '\n')
-                    buffer_append_string(out, "\\n");
-                else
-                    buffer_append_byte(out, *p);
-                p = mark_end ? mark_end : p;
-            }
-            buffer_append_byte(out, '"');
+            buffer_append_string(out, k > i + 1 ? ", " : "");
+            put_quoted(words->items[k], out);
         }
-        buffer_append_string(out, end - i > 2 ? "]\n" : "\n");
+        buffer_append_string(out, count > 1 ? "]\n" : "\n");
         i = end - 1;
     }
 }

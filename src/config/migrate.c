@@ -129,10 +129,14 @@ static void add_row(struct migration *migration, const struct flag *row, const c
         free(off);
         return;
     }
-    string_list_add(words, row->name);
+    // A value that begins with -- stays in the flag's word.
+    bool is_one = !fixed && !is_switch && count == 1 && strncmp(value, "--", 2) == 0;
+    char *whole = is_one ? memory_printf("%s=%s", row->name, value) : memory_string(row->name);
+    string_list_add(words, whole);
+    free(whole);
     if (fixed && !is_switch)
         string_list_add(words, fixed);
-    for (int i = 0; i < count && !fixed && !is_switch; i++)
+    for (int i = 0; i < count && !fixed && !is_switch && !is_one; i++)
         string_list_add(words, values[i]);
 }
 
@@ -144,10 +148,14 @@ static void add_words(struct migration *migration, const struct flag_match *matc
             add_row(migration, flag_find(match->table, alias->target), alias->value, values, count);
 }
 
-static void join(char **text, const char *more) {
-    char *joined = memory_printf("%s %s", *text, more);
-    free(*text);
-    *text = joined;
+// The first of the texts becomes all of them, with spaces between.
+static void join(char **texts, int count) {
+    struct buffer joined = {0};
+    for (int i = 0; i < count; i++)
+        buffer_printf(&joined, "%s%s", i ? " " : "", texts[i]);
+    free(texts[0]);
+    texts[0] = memory_string(buffer_string(&joined));
+    buffer_free(&joined);
 }
 
 // One flag at argv[0], whose values may have marks; `shown` is the same without. Returns how many further words belong
@@ -164,10 +172,11 @@ static int migrate_flag(struct migration *migration, struct flag_parse *parse, i
     // A text that the script's shell splits: one value was meant.
     int joined = 0;
     while (match.flag && match.flag->type == FLAG_STRING && !equals && joined + 2 <= available &&
-           !shell_is_marked(argv[joined + 2])) {
-        join(&argv[1], argv[joined + 2]);
-        join(&shown[1], shown[joined + 2]);
+           !shell_is_marked(argv[joined + 2]))
         joined++;
+    if (joined) {
+        join(argv + 1, joined + 1);
+        join(shown + 1, joined + 1);
     }
     if (!settle_marks(migration, &match, values, equals ? 1 : count))
         return (equals ? 0 : count) + joined;
@@ -233,7 +242,7 @@ static void settle_ranks(struct migration *migration, const struct config *confi
     // A product of sizes that no machine has is left to the dry run.
     int64_t ranks = migration->ranks, each = migration->nodes ? ranks / migration->nodes : 0;
     int64_t least = config_model_ranks(config) > MOST_RANKS ? 0 : config_least_ranks(config);
-    if (least < 1 || least > MOST_RANKS || (ranks && ranks % least == 0))
+    if (least < 1 || least > MOST_RANKS || (ranks ? ranks % least == 0 : least == 1))
         return;
     migration->ranks = (ranks / least + 1) * least;
     if (each && migration->nodes > 1 && migration->ranks % each)

@@ -36,6 +36,7 @@ static char *take_document(struct shell *shell, struct script_span word, bool st
             buffer_printf(&body, "%.*s\n", (int)(line_end - at), at);
         at = line_end + (line_end < end);
     }
+    (void)shell_spend(shell, body.length / 8);
     shell->documents = at;
     const char *text = buffer_string(&body);
     struct script_span span = {text, text + body.length};
@@ -189,6 +190,21 @@ static void follow_string(struct shell *shell, const char *text, int64_t line) {
     (void)shell_follow_text(shell, (struct script_span){kept, kept + strlen(kept)}, line, NULL);
 }
 
+// Whether a word before the program's name starts programs: cp and sed take names of Python files, too. A word that is
+// not decided may be anything.
+static bool starts_programs(const struct string_list *words, int64_t count) {
+    static const char *const launchers[] = {"python", "torchrun", "deepspeed", "accelerate",
+                                            "srun",   "mpirun",   "mpiexec"};
+    bool does = count == 0;
+    for (int64_t i = 0; i < count && !does; i++) {
+        const char *slash = strrchr(words->items[i], '/');
+        does = shell_is_marked(words->items[i]);
+        for (size_t k = 0; k < sizeof launchers / sizeof launchers[0]; k++)
+            does = does || strncmp(slash ? slash + 1 : words->items[i], launchers[k], strlen(launchers[k])) == 0;
+    }
+    return does;
+}
+
 // A program: a Python program may be the training; bash -c and sbatch <<EOF have commands in a text.
 static enum truth note_program(struct shell *shell, struct command_line *command) {
     const struct string_list *words = &command->words;
@@ -198,7 +214,8 @@ static enum truth note_program(struct shell *shell, struct command_line *command
         follow_string(shell, command->document, command->line);
     for (int64_t i = 0; i < words->count; i++) {
         const char *word = words->items[i], *next = i + 1 < words->count ? words->items[i + 1] : "";
-        if (ends_with(word, ".py") && reading->call_count < MOST_CALLS) {
+        if (ends_with(word, ".py") && reading->call_count < MOST_CALLS &&
+            (shell->launcher.count || starts_programs(words, i))) {
             MEMORY_GROW(reading->calls, reading->call_count, reading->call_capacity);
             struct shell_call *call = &reading->calls[reading->call_count++];
             *call = (struct shell_call){.line = command->line, .is_sure = shell->doubt == 0};

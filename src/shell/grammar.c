@@ -42,6 +42,7 @@ struct script_span shell_peek(struct shell *shell) {
     const char *p = shell->rest.at, *begin = p;
     while (p < shell->rest.end && !strchr(" \t\n;&|<>()", *p) && !shell->has_failed)
         p = shell_skip(shell, p, shell->rest.end);
+    (void)shell_spend(shell, (size_t)(p - begin) / 8);
     return shell->has_failed ? (struct script_span){shell->rest.end, shell->rest.end} : (struct script_span){begin, p};
 }
 
@@ -115,7 +116,8 @@ static enum truth either(enum truth done, enum truth truth) {
     return done == TRUTH_NO ? truth : done;
 }
 
-static enum truth if_command(struct shell *shell) {
+static enum truth if_command(struct shell *shell, const char *keyword) {
+    (void)keyword;
     static const char *const then[] = {"then", NULL}, *const ends[] = {"elif", "else", "fi", NULL};
     enum truth done = TRUTH_NO;
     do {
@@ -150,7 +152,7 @@ static bool loop_body(struct shell *shell, enum truth truth, int64_t line) {
 }
 
 // A loop that goes on and on is left: what it waits for is of no use here.
-static enum truth while_command(struct shell *shell, bool is_until) {
+static enum truth while_command(struct shell *shell, const char *word) {
     static const char *const do_word[] = {"do", NULL};
     struct script_span begin = shell->rest;
     int64_t line = shell_line(shell);
@@ -159,12 +161,13 @@ static enum truth while_command(struct shell *shell, bool is_until) {
         shell->rest = begin;
         enum truth truth = shell_list(shell, do_word);
         truth = decide(shell, truth, line, (struct script_span){begin.at, shell->rest.at});
-        goes_on = loop_body(shell, is_until ? shell_invert(truth) : truth, line);
+        goes_on = loop_body(shell, *word == 'u' ? shell_invert(truth) : truth, line);
     }
     return TRUTH_YES;
 }
 
-static enum truth for_command(struct shell *shell) {
+static enum truth for_command(struct shell *shell, const char *keyword) {
+    (void)keyword;
     struct string_list items = {0};
     int64_t line = shell_line(shell);
     struct script_span word = shell_peek(shell);
@@ -225,7 +228,8 @@ static enum truth case_patterns(struct shell *shell, const char *value) {
     return matches;
 }
 
-static enum truth case_command(struct shell *shell) {
+static enum truth case_command(struct shell *shell, const char *keyword) {
+    (void)keyword;
     static const char *const ends[] = {";;", "esac", NULL};
     int64_t line = shell_line(shell);
     struct script_span word = shell_peek(shell);
@@ -267,7 +271,8 @@ static enum truth function_command(struct shell *shell, struct script_span name)
 }
 
 // After ((: a condition, or a variable that is changed and so unknown.
-static enum truth arithmetic_command(struct shell *shell) {
+static enum truth arithmetic_command(struct shell *shell, const char *keyword) {
+    (void)keyword;
     const char *begin = shell->rest.at;
     shell->rest.at = shell_skip_to(shell, shell_skip_to(shell, begin, shell->rest.end, ')'), shell->rest.end, ')');
     if (!shell_is_active(shell))
@@ -291,7 +296,8 @@ static enum truth arithmetic_command(struct shell *shell) {
 }
 
 // After [[: words are not split, and && || ( ) < > are words.
-static enum truth bracket_command(struct shell *shell) {
+static enum truth bracket_command(struct shell *shell, const char *keyword) {
+    (void)keyword;
     struct string_list words = {0};
     while (shell_next(shell) && !take_word(shell, "]]") && !shell->has_failed) {
         struct script_span word = shell_peek(shell);
@@ -309,12 +315,27 @@ static enum truth bracket_command(struct shell *shell) {
     return truth;
 }
 
-static enum truth group(struct shell *shell, const char *close) {
+static enum truth group(struct shell *shell, const char *word) {
+    const char *close = *word == '(' ? ")" : "}";
     const char *const ends[] = {close, NULL};
     enum truth truth = shell_list(shell, ends);
     expect(shell, close);
     return truth;
 }
+
+static const struct {
+    const char *word;
+    enum truth (*follow)(struct shell *shell, const char *word);
+} keywords[] = {{"((", arithmetic_command},
+                {"(", group},
+                {"{", group},
+                {"if", if_command},
+                {"while", while_command},
+                {"until", while_command},
+                {"for", for_command},
+                {"select", for_command},
+                {"case", case_command},
+                {"[[", bracket_command}};
 
 // A compound command or a function at `word`; false if there is none.
 static bool compound(struct shell *shell, struct script_span word, enum truth *truth) {
@@ -327,27 +348,17 @@ static bool compound(struct shell *shell, struct script_span word, enum truth *t
         word = shell_peek(shell);
         shell->rest.at = word.end;
         *truth = function_command(shell, word);
-    } else if (shell_take(shell, "(("))
-        *truth = arithmetic_command(shell);
-    else if (shell_take(shell, "("))
-        *truth = group(shell, ")");
-    else if (take_word(shell, "{"))
-        *truth = group(shell, "}");
-    else if (take_word(shell, "if"))
-        *truth = if_command(shell);
-    else if (take_word(shell, "while"))
-        *truth = while_command(shell, false);
-    else if (take_word(shell, "until"))
-        *truth = while_command(shell, true);
-    else if (take_word(shell, "for") || take_word(shell, "select"))
-        *truth = for_command(shell);
-    else if (take_word(shell, "case"))
-        *truth = case_command(shell);
-    else if (take_word(shell, "[["))
-        *truth = bracket_command(shell);
-    else
-        return false;
-    return true;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        bool is_sign = *keywords[i].word == '(', is_word = shell_span_is(word, keywords[i].word);
+        if (is_sign ? shell_take(shell, keywords[i].word) : is_word) {
+            shell->rest.at = is_sign ? shell->rest.at : word.end;
+            *truth = keywords[i].follow(shell, keywords[i].word);
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum truth command(struct shell *shell) {

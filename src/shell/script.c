@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORK = 16 << 20, MOST_NAMES = 4096 };
+enum { MOST_WORK = 4 << 20, MOST_NAMES = 4096 };
 
 // From the last position that was asked for, in either direction: scripts are read again and again in loops.
 int64_t shell_line(struct shell *shell) {
+    ptrdiff_t distance = shell->line ? 0 : shell->rest.at - shell->counted;
+    shell->work += (size_t)(distance < 0 ? -distance : distance) / 16;
     for (; !shell->line && shell->counted < shell->rest.at; shell->counted++)
         shell->counted_line += *shell->counted == '\n';
     for (; !shell->line && shell->counted > shell->rest.at; shell->counted--)
@@ -107,7 +109,7 @@ void shell_assign(struct shell *shell, const char *name, struct string_list *ite
 
 void shell_assume_unset(struct shell *shell, const char *name) {
     struct string_list *assumed = &shell->reading->assumed;
-    bool is_new = assumed->count < MOST_NAMES;
+    bool is_new = assumed->count < MOST_NAMES && shell_spend(shell, (size_t)assumed->count / 8 + 1);
     for (int64_t i = 0; i < assumed->count && is_new; i++)
         is_new = strcmp(assumed->items[i], name) != 0;
     if (is_new)
@@ -115,17 +117,20 @@ void shell_assume_unset(struct shell *shell, const char *name) {
 }
 
 void shell_empty_unset(struct shell *shell, struct string_list *words) {
-    for (int64_t i = 0; i < words->count; i++)
-        for (char *mark = words->items[i]; (mark = strchr(mark, SHELL_MARK));) {
-            char *end = strchr(mark, SHELL_MARK_END);
-            if (mark[1] == SHELL_UNSET) {
+    for (int64_t i = 0; i < words->count; i++) {
+        char *kept = words->items[i];
+        for (char *from = kept; *from;) {
+            char *end = from[0] == SHELL_MARK && from[1] == SHELL_UNSET ? strchr(from, SHELL_MARK_END) : NULL;
+            if (end) {
                 *end = '\0';
-                shell_assume_unset(shell, mark + 2);
-                memmove(mark, end + 1, strlen(end + 1) + 1);
+                shell_assume_unset(shell, from + 2);
+                from = end + 1;
             } else {
-                mark = end;
+                *kept++ = *from++;
             }
         }
+        *kept = '\0';
+    }
 }
 
 // ---- the script ----

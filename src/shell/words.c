@@ -20,6 +20,7 @@ static bool enter(struct shell *shell) {
 }
 
 const char *shell_skip_to(struct shell *shell, const char *p, const char *end, char close) {
+    const char *begin = p;
     if (!enter(shell))
         return end;
     while (p < end && *p != close && !shell->has_failed) {
@@ -31,6 +32,7 @@ const char *shell_skip_to(struct shell *shell, const char *p, const char *end, c
             p = shell_skip(shell, p, end);
     }
     shell->depth--;
+    (void)shell_spend(shell, (size_t)(p - begin) / 8);
     if (p >= end)
         shell_fail(shell, "opens a quotation or a parenthesis that is not closed");
     return p < end ? p + 1 : end;
@@ -56,6 +58,8 @@ const char *shell_skip(struct shell *shell, const char *p, const char *end) {
 // ---- marks ----
 
 char *shell_mark(struct shell *shell, enum shell_mark kind, const char *name, const char *reason) {
+    if (!shell_spend(shell, (size_t)shell->reading->causes.count / 8))
+        return memory_string("");
     if (kind == SHELL_UNKNOWN && !shell_cause(shell->reading, name)) {
         string_list_add(&shell->reading->causes, name);
         string_list_add(&shell->reading->causes, reason);
