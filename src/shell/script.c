@@ -71,7 +71,8 @@ static struct shell_variable *find_or_add(struct shell *shell, const char *name)
 // decided, the condition is what is unknown.
 static char *unknown_value(struct shell *shell, const char *name, const struct string_list *items) {
     char line[32], *own = shell_mark(shell, SHELL_UNSET, name, NULL);
-    own[1] = SHELL_UNKNOWN;
+    if (*own)  // there is work left
+        own[1] = SHELL_UNKNOWN;
     (void)snprintf(line, sizeof line, "LINE_%" PRId64, shell->doubt);
     bool is_unknown = false;
     for (int64_t i = 0; i < items->count; i++)
