@@ -149,7 +149,7 @@ static void reserved_pattern(const struct spm_model *model, struct buffer *patte
             cut = cut < 3 ? cut : 3;
             hf_pattern_text(pattern, "<0x", cut);
             buffer_append_string(pattern, "(?=");
-            hf_pattern_text(pattern, "<0x" + cut, 3 - cut);
+            hf_pattern_text(pattern, &"<0x"[cut], 3 - cut);
             buffer_append_string(pattern, "[0-9A-F]{2}>)");
             continue;
         }
