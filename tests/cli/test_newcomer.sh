@@ -92,13 +92,17 @@ expect 0 "iteration        2/" "${auto[@]}" prose.txt
 printf '{"messages": [{"role": "user", "content": "a cat?"}, {"role": "assistant", "content": "a dog"}]}\n' >chat.jsonl
 printf '{"conversations": [{"from": "human", "value": "a cat?"}]}\n' >share.jsonl
 printf '{"instruction": "say", "input": "", "output": "a cat"}\n' >alpaca.jsonl
-helps "chat.jsonl:1: this is chat data; make text of it: \`jq -c '{text: ([.messages[] | .role + " chat.jsonl
-helps "share.jsonl:1: this is chat data; make text of it: \`jq -c '{text: ([.conversations[] | .from + " share.jsonl
+helps "chat.jsonl:1: this is chat data; make text of it: \`jq -c '(arrays[], objects) | {text: ([.messages[] | .role + " chat.jsonl
+helps "share.jsonl:1: this is chat data; make text of it: \`jq -c '(arrays[], objects) | {text: ([.conversations[] | .from + " share.jsonl
 helps "alpaca.jsonl:1: this is instructions; make text of it: \`jq -c" alpaca.jsonl
 expect 215 "chat.jsonl:1: this is chat data; make text of it" "${auto[@]}" chat.jsonl --json-keys messages
 if command -v jq >/dev/null; then
     bash -c "$(sed -n 's/.*make text of it: `\(.*\)`.*/\1/p' out | sed 's/FILE/chat.jsonl/')"
     [ "$(cat LINES.jsonl)" = '{"text":"user: a cat?\nassistant: a dog"}' ] && pass || fail "the command for chats"
+    (echo '['; cat chat.jsonl; echo ']') >chats.json
+    expect 215 "chats.json:1: this is chat data" "${auto[@]}" chats.json
+    bash -c "$(sed -n 's/.*make text of it: `\(.*\)`.*/\1/p' out | sed 's/FILE/chats.json/')"
+    [ "$(cat LINES.jsonl)" = '{"text":"user: a cat?\nassistant: a dog"}' ] && pass || fail "the command for an array of chats"
 fi
 
 # ---- tokens of other programs ----

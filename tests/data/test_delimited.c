@@ -55,7 +55,7 @@ static const struct odd_file {
     {"a.csv", "text,title\n\"a\n\",b,c\nd\n1,2\n",
      .lines = "!the row at line 2 of the file has 3 fields, but the header 2; fields with separators or line ends need "
               "quotes\n"
-              "!the row at line 4 of the file has 1 fields, but the header 2; fields with separators or line ends need "
+              "!the row at line 4 of the file has 1 field, but the header 2; fields with separators or line ends need "
               "quotes\n"
               "{\"text\":\"1\",\"title\":\"2\"}\n"},
     {"a.csv", "text,title\n\"a\" ,b\n1,2\n",

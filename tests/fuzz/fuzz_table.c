@@ -41,7 +41,7 @@ static void read_as(const struct table_kind *kind, const uint8_t *data, size_t s
     while (lines.length < READ_LIMIT && kind->next(state, &lines) > 0)
         ;
     kind->close(state);
-    const char *at = lines.data, *end = lines.data + lines.length, *stop;
+    const char *at = buffer_string(&lines), *end = at + lines.length, *stop;
     for (; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
         if (jsonl_find(parser, at, (size_t)(stop - at)) < 0 && kind != &table_json &&
             !table_is_bad_row(at, (size_t)(stop - at), &problem))

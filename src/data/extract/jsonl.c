@@ -75,7 +75,8 @@ static const struct record_kind {
 };
 
 static int refuse_record(const struct record_kind *kind) {
-    return bad_data("this is %s; make text of it: `jq -c '%s' FILE > LINES.jsonl`", kind->what, kind->filter);
+    return bad_data("this is %s; make text of it: `jq -c '(arrays[], objects) | %s' FILE > LINES.jsonl`", kind->what,
+                    kind->filter);
 }
 
 // The member that holds turns was requested.

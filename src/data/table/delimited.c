@@ -130,9 +130,9 @@ static void write_row(const struct delimited *table, struct buffer *lines) {
         table_add_bad_row(lines, "line %" PRIu64 " of the file has %s", table->row_line, table->problem);
     } else if (table->count != table->fields) {
         table_add_bad_row(lines,
-                          "the row at line %" PRIu64 " of the file has %" PRId64 " fields, but the header %" PRId64
+                          "the row at line %" PRIu64 " of the file has %" PRId64 " field%s, but the header %" PRId64
                           "; fields with separators or line ends need quotes",
-                          table->row_line, table->count, table->fields);
+                          table->row_line, table->count, table->count == 1 ? "" : "s", table->fields);
     } else {
         struct json_writer line = table_begin_row(lines);
         for (int64_t i = 0; i < columns->count; i++) {
