@@ -80,6 +80,14 @@ expect 0 "90 documents" "${preprocess[@]}" --input s3://bucket/tables/
 same "a table in S3"
 expect 0 "90 documents" "${preprocess[@]}" --input "$AWS_ENDPOINT_URL/web/numbers.parquet"
 same "a table on the web"
+# Other tables are streamed. The rows are those of make_tables.py.
+{ echo text && for i in $(seq 0 89); do echo "$i $((i * 7 % 100))"; done; } >"$root/web/numbers.csv"
+gzip -c "$root/web/numbers.csv" >"$root/bucket/numbers.csv.gz"
+awk 'NR > 1 { print (NR == 2 ? "[" : ",") "{\"text\": \"" $0 "\"}" } END { print "]" }' "$root/web/numbers.csv" >"$root/web/numbers.json"
+for name in "$AWS_ENDPOINT_URL/web/numbers.csv" "$AWS_ENDPOINT_URL/web/numbers.json" s3://bucket/numbers.csv.gz; do
+    expect 0 "90 documents" "${preprocess[@]}" --input "$name"
+    same "$name"
+done
 expected=$whole
 
 # Every kind of fault on the way.

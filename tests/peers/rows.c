@@ -1,5 +1,5 @@
-// Prints the rows of a table as JSON Lines, for tests/peers/table_peers.py; with 0 in place of the name of a file to
-// print to, only how long reading took.
+// Prints the rows of a table as JSON Lines, for tests/peers/table_peers.py and delimited_peers.py; with 0 in place of
+// the name of a file to print to, only how long reading took.
 // usage: peers_rows THREADS OUT|0 TABLE COLUMN…
 #include "base/clock.h"
 #include "base/error.h"
