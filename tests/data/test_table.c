@@ -83,7 +83,7 @@ struct made_table {
     size_t page_bytes;
     int64_t page_values, chunk_values, rows;
     int64_t encoding, level_encoding, repetition, chunk_type;
-    bool has_no_page, has_no_group, has_empty_struct, has_long_names;
+    bool has_no_page, has_late_page, has_no_group, has_empty_struct, has_long_names;
     const char *gives, *problem;  // one of them
 };
 
@@ -147,7 +147,7 @@ static void put_group(struct buffer *out, const struct made_table *made, size_t 
     put_int(out, 1, made->chunk_values);
     put_int(out, 1, (int64_t)page_end - 4);
     put_int(out, 1, (int64_t)page_end - 4);
-    put_int(out, 2, made->has_no_page ? 0 : 4);
+    put_int(out, 2, made->has_no_page ? 0 : made->has_late_page ? (int64_t)page_end : 4);
     buffer_append(out, "\0", 2);
     put_int(out, 2, made->rows);
     buffer_append_byte(out, 0);
@@ -208,6 +208,7 @@ TEST(strange_tables_are_read_and_hostile_ones_refused) {
         {PAGE("\2\0\0\0\4\1\1\0\0\0a\2\0\0\0bc"), COUNT(2), .repetition = 1, .level_encoding = 7,
          .problem = "packed in an unknown way"},
         {PAGE("\1\0\0\0a\2\0\0\0bc"), COUNT(2), .chunk_type = 5, .problem = "a row group does not fit the schema"},
+        {PAGE(""), COUNT(2), .has_late_page = true, .problem = "a column lies outside of the file"},
         {PAGE(""), .has_long_names = true, .problem = "the names of its columns are too long"},
     };
     struct buffer bytes = {0}, out = {0};

@@ -317,9 +317,9 @@ int parquet_column_open(struct parquet_column **opened, const struct parquet_fil
                         : chunk->data_page.value;
     // Without values there may be no pages, and then no place where they begin.
     if (chunk->values.value == 0)
-        begin = LENGTH_BYTES;
-    if (begin < LENGTH_BYTES || (uint64_t)begin > file->data_end || chunk->packed_bytes.value < 0 ||
-        (uint64_t)chunk->packed_bytes.value > file->data_end || chunk->values.value < 0)
+        begin = 0;
+    else if (chunk->values.value < 0 || begin < LENGTH_BYTES || (uint64_t)begin >= file->data_end ||
+             chunk->packed_bytes.value < 0 || (uint64_t)chunk->packed_bytes.value > file->data_end)
         return parquet_damaged(file, file->data_end, "a column lies outside of the file");
     struct parquet_column *column = memory_alloc(sizeof *column);
     *column = (struct parquet_column){.file = file,
