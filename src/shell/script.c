@@ -46,17 +46,13 @@ bool shell_is_active(const struct shell *shell) {
 struct shell_variable *shell_find(struct shell *shell, const char *name, size_t length) {
     (void)shell_spend(shell, shell->variable_count / 8);
     for (size_t i = 0; i < shell->variable_count; i++)
-        if (shell->variables[i].is_set && strlen(shell->variables[i].name) == length &&
-            memcmp(shell->variables[i].name, name, length) == 0)
+        if (strlen(shell->variables[i].name) == length && memcmp(shell->variables[i].name, name, length) == 0)
             return &shell->variables[i];
     return NULL;
 }
 
 static struct shell_variable *find_or_add(struct shell *shell, const char *name) {
-    struct shell_variable *variable = NULL;
-    (void)shell_spend(shell, shell->variable_count / 8);
-    for (size_t i = 0; i < shell->variable_count && !variable; i++)
-        variable = strcmp(shell->variables[i].name, name) == 0 ? &shell->variables[i] : NULL;
+    struct shell_variable *variable = shell_find(shell, name, strlen(name));
     if (variable)
         return variable;
     if (shell->variable_count == MOST_NAMES)
@@ -88,7 +84,6 @@ void shell_assign(struct shell *shell, const char *name, struct string_list *ite
     struct shell_variable *variable = find_or_add(shell, name);
     char *unknown = variable->is_fixed ? NULL : unknown_value(shell, name, items), *joined = NULL;
     struct string_list old = variable->items;
-    variable->is_set = true;
     if (variable->is_fixed) {
         string_list_free(items);
     } else if (unknown) {
@@ -111,44 +106,6 @@ void shell_assign(struct shell *shell, const char *name, struct string_list *ite
     }
     free(unknown);
     *items = (struct string_list){0};
-}
-
-void shell_keep(struct shell *shell, const char *name) {
-    const struct shell_variable *variable = find_or_add(shell, name);
-    struct shell_variable copy = {
-        .name = memory_string(name), .is_set = variable->is_set, .is_array = variable->is_array};
-    (void)shell_spend(shell, 16);
-    for (int64_t i = 0; i < variable->items.count && shell_spend(shell, strlen(variable->items.items[i])); i++)
-        string_list_add(&copy.items, variable->items.items[i]);
-    MEMORY_GROW(shell->kept, shell->kept_count, shell->kept_capacity);
-    shell->kept[shell->kept_count++] = copy;
-}
-
-// Exchanges a kept value with that of the variable; one that the user gave stays.
-static void exchange(struct shell *shell, struct shell_variable *kept) {
-    struct shell_variable *variable = find_or_add(shell, kept->name), old = *variable;
-    if (old.is_fixed)
-        return;
-    *variable = (struct shell_variable){old.name, kept->items, kept->is_set, kept->is_array, false};
-    *kept = (struct shell_variable){kept->name, old.items, old.is_set, old.is_array, false};
-}
-
-void shell_exchange(struct shell *shell, size_t count, bool back) {
-    for (size_t i = count; i < shell->kept_count; i++)
-        exchange(shell, &shell->kept[back ? shell->kept_count - 1 - (i - count) : i]);
-}
-
-void shell_drop(struct shell *shell, size_t count) {
-    while (shell->kept_count > count) {
-        struct shell_variable *old = &shell->kept[--shell->kept_count];
-        free(old->name);
-        string_list_free(&old->items);
-    }
-}
-
-void shell_restore(struct shell *shell, size_t count) {
-    shell_exchange(shell, count, true);
-    shell_drop(shell, count);
 }
 
 void shell_assume_unset(struct shell *shell, const char *name) {
@@ -250,13 +207,11 @@ int shell_read(const struct shell_input *input, struct shell_reading *reading) {
         status = set_given(&shell);
     if (status == 0)
         (void)shell_list(&shell, none);
-    shell_restore(&shell, 0);
     for (size_t i = 0; i < shell.variable_count; i++) {
         free(shell.variables[i].name);
         string_list_free(&shell.variables[i].items);
     }
     free(shell.variables);
-    free(shell.kept);
     free(shell.functions);
     string_list_free(&shell.texts);
     string_list_free(&shell.arguments);
