@@ -193,7 +193,7 @@ static int migrate_flag(struct migration *migration, struct flag_parse *parse, i
     return taken + joined;
 }
 
-// A word that is no flag and no value: a variable that may hold flags, or a mistake.
+// A word that is neither a flag nor its value: a variable that may hold flags, or a mistake.
 static void migrate_word(struct migration *migration, const char *word) {
     struct string_list names = {0};
     char *shown = migrate_show(word, &names);

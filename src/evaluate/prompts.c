@@ -53,7 +53,7 @@ static int render_list(const struct task_maker *maker, const char *const *list, 
                 return bad_data("the choices have more than %d bytes", TASK_MOST_BYTES);
         }
     }
-    return texts->count > 0 ? 0 : bad_data("there are no choices");
+    return texts->count > 0 ? 0 : bad_data("its list of choices is empty");
 }
 
 // The number of the right choice of `count`.

@@ -57,7 +57,7 @@ static int add_name(struct tasks *tasks, const char *name) {
                 "%s scores texts that the model writes, which is not supported; export the model with "
                 "`bevatron checkpoint convert --to huggingface` and run lm_eval",
                 name);
-    return error_set_code(EXIT_CODE_USAGE, "there is no task %s%s%s%s; see --tasks list", name,
+    return error_set_code(EXIT_CODE_USAGE, "the task %s is not known%s%s%s; see --tasks list", name,
                           nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
                           nearest.best ? "?" : "");
 }

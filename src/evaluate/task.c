@@ -122,7 +122,7 @@ static int take_metrics(const struct json *value, struct task_record *task) {
         while (metric < METRIC_COUNT && strcmp(metric_rows[metric].name, name) != 0)
             metric++;
         if (metric == METRIC_COUNT)
-            return bad_data("there is no metric \"%s\"", name);
+            return bad_data("the metric \"%s\" is not known", name);
         task->metrics |= 1u << metric;
     }
     return 0;

@@ -167,7 +167,7 @@ static int filter(struct template_span name, struct buffer *text) {
                             row->has_argument ? "a text after a colon" : "no argument");
         return text ? row->apply(&(struct filter_call){text, row->option, argument}) : 0;
     }
-    return bad_data("there is no filter \"%.*s\"%s%s%s", (int)word.length, word.at,
+    return bad_data("the filter \"%.*s\" is not known%s%s%s", (int)word.length, word.at,
                     nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "?" : "");
 }
 

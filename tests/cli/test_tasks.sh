@@ -66,7 +66,7 @@ expect 215 "too few for 2 examples" "${own[@]}" --num-shots 2
 printf '{"q": "a", "o": ["yes", "no"], "k": 2}\n' >>"$work/eval/mine/test.jsonl"
 expect 215 'mine/test.jsonl:4: the answer "2" is none of the 2 choices' "${own[@]}"
 sed -i '4s/.*/{"q": "a", "o": [], "k": 0}/' "$work/eval/mine/test.jsonl"
-expect 215 'mine/test.jsonl:4: there are no choices' "${own[@]}"
+expect 215 'mine/test.jsonl:4: its list of choices is empty' "${own[@]}"
 sed -i '4s/.*/{"q": ["a"], "o": ["b"], "k": 0}/' "$work/eval/mine/test.jsonl"
 expect 215 'mine/test.jsonl:4: "q" is neither a text nor a number' "${own[@]}"
 sed -i '4s/.*/{"q": "a", "o": [""], "k": 0/' "$work/eval/mine/test.jsonl"
@@ -83,7 +83,7 @@ expect 0 '"metric":"acc","value":' "${own[@]}" --json
 # Missing data is named with its address, all of it.
 expect 215 "$work/eval/boolq/validation.jsonl  from https://huggingface.co/datasets/aps/super_glue" "${own[@]}" --tasks boolq,sciq
 grep -qF "$work/eval/sciq/test.jsonl  from https://huggingface.co/datasets/allenai/sciq" "$work/out" && pass || fail "data of the second task"
-expect 2 "there is no task helaswag; did you mean hellaswag?" "${own[@]}" --tasks helaswag
+expect 2 "the task helaswag is not known; did you mean hellaswag?" "${own[@]}" --tasks helaswag
 expect 2 "gsm8k scores texts that the model writes" "${own[@]}" --tasks gsm8k
 expect 2 "give --task-data FOLDER" "$BEVATRON" evaluate --load "$work/run" --tasks boolq
 finish

@@ -176,7 +176,7 @@ static int refuse_left_out(struct left_out *left, const char *folder, const char
 
 // ---- patterns ----
 
-// Names found by a pattern come with those of files about the data, which are left out unless there are no others.
+// A pattern may also match files about the data (README.md): they are left out unless it matches nothing else.
 static void take_found(struct string_list *files, char *const *names, size_t count, const char *pattern) {
     struct left_out left = {0};
     size_t about = 0;

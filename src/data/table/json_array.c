@@ -113,7 +113,7 @@ static int array_next(void *state, struct buffer *lines) {
     return lines->length > before;
 }
 
-// The first byte after the bracket; NULL if there is no bracket.
+// Returns where the elements begin, or NULL if the text does not begin with a bracket.
 static const char *after_bracket(const char *bytes, size_t count) {
     size_t at = count >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     while (at < count && memchr(" \t\r\n", bytes[at], 4))
