@@ -56,7 +56,7 @@ struct thrift_input {
 bool thrift_read(struct thrift_input *input, const struct thrift_record *record, void *value);
 void thrift_free(const struct thrift_record *record, void *value);
 
-// Reads a number of seven bits per byte, lowest bits first, as Parquet's runs and deltas do, too. False if it is cut off.
+// Reads a number of seven bits per byte, lowest bits first, as Parquet's runs and deltas do. False if it is cut off.
 bool thrift_varint(const unsigned char **at, const unsigned char *end, uint64_t *value);
 // 0, -1, 1, -2, … for 0, 1, 2, 3, …
 int64_t thrift_signed(uint64_t zigzag);
