@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "report/board/store.h"
-#include "report/event.h"
+#include "report/tensorboard.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

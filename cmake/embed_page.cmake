@@ -1,5 +1,5 @@
 # cmake -DFOLDER=… -DOUTPUT=… -P embed_page.cmake: writes the files of the board's web page as C arrays (see
-# src/report/board/page.h). The scripts become one, board.js: in the order of their names, main.js at the end.
+# src/report/board/web.h). The scripts become one, board.js: in the order of their names, main.js at the end.
 function(bytes_of variable)
   set(all "")
   foreach(file ${ARGN})
@@ -25,7 +25,7 @@ bytes_of(script ${scripts})
 
 # Bytes above 127 do not fit a char where it is signed, so the arrays are of unsigned ones.
 file(WRITE ${OUTPUT}.new "// Made by cmake/embed_page.cmake from src/report/board/page.
-#include \"report/board/page.h\"
+#include \"report/board/web.h\"
 
 static const unsigned char index_html[] = {${index}0};
 static const unsigned char style_css[] = {${style}0};

@@ -6,7 +6,6 @@
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
 #include "cluster/aws.h"
-#include "cluster/ini.h"
 #include "cluster/parallelcluster.h"
 #include "config/flag_rows.h"
 

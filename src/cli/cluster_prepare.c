@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
-#include "cluster/account.h"
 #include "cluster/aws.h"
 #include "cluster/machine.h"
 #include "config/flag_rows.h"

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
-#include "cli/kubectl.h"
 #include "cluster/aws.h"
 #include "cluster/kubernetes.h"
 #include "cluster/parallelcluster.h"

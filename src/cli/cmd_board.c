@@ -9,10 +9,9 @@
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/flag_rows.h"
-#include "report/board/page.h"
 #include "report/board/store.h"
-#include "report/board/web_server.h"
-#include "report/plot.h"
+#include "report/board/web.h"
+#include "report/console.h"
 
 #include <inttypes.h>
 #include <math.h>

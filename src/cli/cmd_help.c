@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/features.h"
-#include "cli/libraries.h"
 #include "config/config.h"
 #include "config/flag.h"
 #include "config/flag_docs.h"

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
-#include "cli/plan_budget.h"
+#include "cli/planner.h"
 #include "config/flag_rows.h"
 #include "plan/calibrate.h"
 #include "plan/hardware_file.h"

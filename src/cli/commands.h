@@ -1,4 +1,4 @@
-// The commands of the program, as data: what each is called, its flags and what it runs. command_table.c lists them
+// The commands of the program, as data: what each is called, its flags and what it runs. command.c lists them
 // all. A command prints its results to stdout and its error, once, to stderr.
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H

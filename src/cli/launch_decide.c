@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
-#include "cli/restarts.h"
 #include "config/flag_rows.h"
 
 #include <errno.h>

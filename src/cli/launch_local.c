@@ -1,5 +1,5 @@
 // bevatron launch local: ranks on this machine under a supervisor. When they fail, or make no progress, they are
-// restarted from the last checkpoint; restarts.h has the limits.
+// restarted from the last checkpoint; launch.h has the limits.
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,14 +13,12 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
-#include "cli/restarts.h"
 #include "cli/session.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
 #include "store/vault.h"
 #include "train/watchers.h"
-#include "cli/job_limits.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -7,7 +7,6 @@
 #include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/launch.h"
-#include "cli/restarts.h"
 #include "cluster/shell.h"
 #include "cluster/slurm.h"
 #include "config/flag_rows.h"

@@ -8,7 +8,7 @@
 #include "base/words.h"
 #include "base/screen.h"
 #include "cli/commands.h"
-#include "cli/libraries.h"
+#include "cli/features.h"
 #include "net/remote.h"
 
 #include <errno.h>

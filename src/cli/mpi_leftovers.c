@@ -1,5 +1,5 @@
-// Notes about running mpiruns, and clean-up by the notes of dead ones. See mpi_leftovers.h.
-#include "cli/mpi_leftovers.h"
+// Notes about running mpiruns, and clean-up by the notes of dead ones. See session.h.
+#include "cli/session.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
-// bevatron plan --search and --budget. See plan_budget.h.
-#include "cli/plan_budget.h"
+// bevatron plan --search and --budget. See planner.h.
+#include "cli/planner.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -6,7 +6,6 @@
 #include "cli/commands.h"
 #include "cli/preflight.h"
 #include "cluster/machine.h"
-#include "cluster/gpus.h"
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"

@@ -4,9 +4,12 @@
 #ifndef CLI_RANKS_H
 #define CLI_RANKS_H
 
+#include "base/host_limits.h"
 #include "comm/comm.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum ranks_kind {
@@ -82,5 +85,29 @@ struct ranks_watch *ranks_watch_start(const struct ranks_watch_options *options)
 // Ends the watch. `text` gets the first rank that ended, "rank 3 (process 4711)", or several if they seemed to end at
 // the same time; "" if unknown.
 void ranks_watch_end(struct ranks_watch *watch, char *text, size_t size);
+
+// ---- limits of a job ----
+
+// Limits that the kernel and the control groups set for a job, for messages: a process killed by the OOM killer cannot
+// report it, and a library that cannot open a file or start a thread may hang or crash without giving a reason.
+
+enum { JOB_REASON_BYTES = 320 };
+
+// Number of processes that the OOM killer has ended so far.
+struct job_kills {
+    int64_t group;         // in the control groups of this process
+    int64_t machine;       // on the whole machine
+    uint64_t limit_bytes;  // the smallest memory limit of these groups; UINT64_MAX for none
+};
+struct job_kills job_kills(void);
+struct job_kills job_kills_in(const struct host_files *files);
+// The reason for a SIGKILL, as far as the counts tell: `before` holds the counts from before the process was started.
+void job_explain_kill(const struct job_kills *before, const struct job_kills *after, char *text, size_t size);
+
+// How many more processes and threads the control groups allow (pids.max); INT64_MAX for no limit.
+int64_t job_process_room(const struct host_files *files);
+// To be called before ranks are started: raises the limit of open files as far as possible. -1, with a remedy, if the
+// limits on files, on processes and threads or on file sizes are too low for this many ranks and their launcher.
+int job_check_ranks(int ranks);
 
 #endif

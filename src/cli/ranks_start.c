@@ -15,7 +15,6 @@
 #include "base/secret.h"
 #include "cli/commands.h"
 #include "cli/features.h"
-#include "cli/job_limits.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
 

@@ -1,5 +1,5 @@
-// When a failed run is restarted. See restarts.h.
-#include "cli/restarts.h"
+// When a failed run is restarted. See launch.h.
+#include "cli/launch.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"

@@ -11,7 +11,6 @@
 #include "base/phase.h"
 #include "base/pool.h"
 #include "cli/commands.h"
-#include "cli/mpi_leftovers.h"
 
 #include <errno.h>
 #include <inttypes.h>

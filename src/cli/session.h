@@ -17,7 +17,7 @@ struct session {
     struct device *device;
     struct world *world;
     struct mesh mesh;
-    char *mpi_note;             // see mpi_leftovers.h; NULL for none
+    char *mpi_note;             // see mpi_leftovers_note; NULL for none
     struct file_lock holds[2];  // on checkpoints in a cache, see saved_model.h; held until the end
 };
 
@@ -60,5 +60,21 @@ const char *session_temporary_folder(void);
 // A path in the user's own cache, $XDG_CACHE_HOME/bevatron or ~/.cache/bevatron. NULL if neither is known. Freed by the
 // caller.
 char *session_user_cache(const char *name);
+
+// ---- leftovers of mpirun ----
+
+// Leftovers of a killed mpirun: shared-memory segments of its ranks, which count as memory in use until they are
+// removed, and its session folder. The system does not record their owners, so the first rank of each machine notes
+// them in a small file of the user's, and a later start removes those of dead processes.
+
+// `base` is the folder for temporary files. Removes leftovers of dead runs of this program and user on this machine.
+void mpi_leftovers_sweep(const char *base);
+// Notes the possible leftovers of this rank's mpirun: `session` is its session folder, or NULL, `job` Open MPI's number
+// of the job, used in names of segments, or NULL. To be called before MPI starts, since ranks may be killed during the
+// start, and again afterwards, when the segments exist. Returns the file of the note, to be freed, or NULL if there is
+// nothing to note.
+char *mpi_leftovers_note(const char *base, const char *session, const char *job);
+// For a run that ends well, whose mpirun cleans up itself. Takes ownership of the path; NULL is fine.
+void mpi_leftovers_forget(char *note);
 
 #endif

@@ -1,5 +1,5 @@
-// Subnets, zones and quotas of an account. See account.h.
-#include "cluster/account.h"
+// Subnets, zones and quotas of an account. See aws.h.
+#include "cluster/aws.h"
 #include "base/error.h"
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
-// nvidia-smi's table. See gpus.h. A field unknown to the driver or the card is "[N/A]" or "[Not Supported]".
-#include "cluster/gpus.h"
+// nvidia-smi's table. See machine.h. A field unknown to the driver or the card is "[N/A]" or "[Not Supported]".
+#include "cluster/machine.h"
 
 #include "base/error.h"
 #include "base/memory.h"

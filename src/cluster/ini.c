@@ -1,5 +1,4 @@
-// Parses INI files. See ini.h.
-#include "cluster/ini.h"
+// Parses INI files. See parallelcluster.h.
 
 #include "base/error.h"
 #include "base/json.h"

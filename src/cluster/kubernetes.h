@@ -115,4 +115,13 @@ struct kubernetes_variable {
 // Variables for a job with EFA; *count is 0 without EFA.
 const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count);
 
+// ---- kubectl ----
+
+// kubectl: applies manifests, follows a job's log, and explains its errors.
+
+// Applies a manifest; errors name its kind `what` ("job").
+int kubectl_apply(const char *what, const char *manifest);
+// Waits for the first rank's pod, then this process becomes `kubectl logs`; returns only if that fails.
+int kubectl_follow(const struct kubernetes_job *job);
+
 #endif

@@ -7,7 +7,9 @@
 
 #include "base/buffer.h"
 #include "report/metrics.h"
+
 #include <stddef.h>
+#include <stdio.h>
 
 // " [2026-01-02 03:04:05.678901] iteration      100/     500 | consumed samples: …"
 void console_train(struct buffer *out, const struct metrics *metrics);
@@ -83,5 +85,23 @@ void live_hide(void);
 void live_train_line(struct buffer *out, const struct live *live, const struct metrics *metrics);
 void live_eval_line(struct buffer *out, const struct live *live, const struct metrics_eval *eval);
 void live_event_line(struct buffer *out, const struct live *live, const struct metrics_event *event);
+
+// ---- plots ----
+
+// Curves in a terminal, drawn with braille dots (2 × 4 per character), with labelled axes.
+
+struct plot {
+    const char *title;
+    const char *x_label;  // NULL for "iteration"
+    const double *x, *y;  // (count); points that are not finite are left out
+    size_t count;
+    int width, height;  // of the whole picture in characters; 0: the terminal's width, or 80, and height 16
+};
+
+void plot_draw(struct buffer *out, const struct plot *plot);
+// Draws to a stream, at the width of its terminal, or 80 if it is not one.
+void report_plot(FILE *out, const double *x, const double *y, size_t count, const char *title);
+// The number of columns of a stream's terminal; 80 if it is not a terminal.
+int plot_terminal_width(FILE *out);
 
 #endif

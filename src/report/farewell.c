@@ -1,5 +1,5 @@
-// The last event of a run that fails. See farewell.h.
-#include "report/farewell.h"
+// The last event of a run that fails. See report.h.
+#include "report/report.h"
 
 #include "base/clock.h"
 #include "base/crash.h"

@@ -1,6 +1,6 @@
 // A curve as text. The canvas has 2 × 4 dots per character (Unicode braille, U+2800 + one bit per dot); between
 // neighbouring points a line is drawn, so noise shows as a band and single outliers stay visible.
-#include "report/plot.h"
+#include "report/console.h"
 
 #include "base/memory.h"
 #include "base/utf8.h"

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/utf8.h"
-#include "report/scrape.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

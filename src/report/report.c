@@ -14,7 +14,6 @@
 #include "base/thread.h"
 #include "report/console.h"
 #include "report/metrics_file.h"
-#include "report/plot.h"
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>

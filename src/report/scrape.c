@@ -1,5 +1,5 @@
-// GET /metrics. See scrape.h.
-#include "report/scrape.h"
+// GET /metrics. See prometheus.h.
+#include "report/prometheus.h"
 
 #include "base/clock.h"
 #include "base/error.h"

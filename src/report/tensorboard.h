@@ -4,8 +4,11 @@
 #ifndef REPORT_TENSORBOARD_H
 #define REPORT_TENSORBOARD_H
 
+#include "base/buffer.h"
 #include "report/metrics.h"
+
 #include <stddef.h>
+#include <stdint.h>
 
 struct tensorboard;
 
@@ -50,5 +53,30 @@ void wandb_eval(void *wandb, const struct metrics_eval *eval);
 // The end of the run, once; other events are not written.
 void wandb_event(void *wandb, const struct metrics_event *event);
 void wandb_close(void *wandb);  // NULL is fine
+
+// ---- events ----
+
+// One TensorBoard event as bytes: a protocol-buffer Event in a TFRecord frame. Internal to this folder, and separate
+// from the file so that the bytes can be tested.
+
+struct event_place {
+    double wall_seconds;
+    int64_t step;
+};
+
+// Each appends one framed record. The version record must be the first of a file.
+void event_version(struct buffer *out, double wall_seconds);
+void event_scalar(struct buffer *out, struct event_place place, const char *tag, double value);
+void event_text(struct buffer *out, struct event_place place, const char *tag, const char *text);
+
+// Protocol buffers by hand: a message is a run of fields, each a varint (number << 3 | wire type) and its value.
+// Internal to this folder.
+void protobuf_int(struct buffer *out, uint32_t field, int64_t value);
+void protobuf_double(struct buffer *out, uint32_t field, double value);
+void protobuf_float(struct buffer *out, uint32_t field, float value);
+void protobuf_bytes(struct buffer *out, uint32_t field, const void *bytes, size_t length);
+void protobuf_string(struct buffer *out, uint32_t field, const char *string);
+// Puts a finished message into a field of another and frees it.
+void protobuf_message(struct buffer *out, uint32_t field, struct buffer *message);
 
 #endif

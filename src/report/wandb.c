@@ -23,7 +23,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "report/appender.h"
-#include "report/event.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 #include "ops/sensors.h"
 #include "report/report.h"
-#include "report/scrape.h"
+#include "report/prometheus.h"
 #include "step/step.h"
 #include "train/plan_comparison.h"
 #include "train/timers.h"

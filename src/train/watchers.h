@@ -3,7 +3,7 @@
 #ifndef TRAIN_WATCHERS_H
 #define TRAIN_WATCHERS_H
 
-#include "report/farewell.h"
+#include "report/report.h"
 #include "step/step.h"
 #include "train/plan_comparison.h"
 

@@ -1,6 +1,6 @@
 // What control groups of both versions say about a job: who was killed for want of memory, and how many processes it
 // may have.
-#include "cli/job_limits.h"
+#include "cli/ranks.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "test.h"

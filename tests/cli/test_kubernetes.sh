@@ -41,7 +41,7 @@ stand_in() { printf '#!/bin/sh\n%s\n' "$1" >"$work/bin/kubectl" && chmod +x "$wo
 submit=(env PATH="$work/bin:$PATH" "${launch[@]}" "${model[@]}")
 stand_in "echo \"\$@\" >>$work/arguments; [ \$1 = apply ] && cat >$work/applied; echo done"
 expect 0 "done" "${submit[@]}" --watch --namespace team
-grep -q "^apply -f -" "$work/arguments" && grep -q "^logs --follow .*jobset-name=train.*--namespace team" "$work/arguments" &&
+grep -q "^apply -f -" "$work/arguments" && grep -q "^logs -f .*jobset-name=train.*-n team" "$work/arguments" &&
     pass || fail "kubectl got $(cat "$work/arguments")"
 grep -q 'kind: "JobSet"' "$work/applied" && pass || fail "nothing was applied"
 # A pod that waits first, and one that has ended before anybody looked, are followed alike; where pods cannot be asked for, that is said.

@@ -1,7 +1,7 @@
 // Shared memory of an mpirun that is gone is removed, also if its ranks were killed while MPI started; that of one that
 // lives, or of other jobs, is not.
 // tier: all
-#include "cli/mpi_leftovers.h"
+#include "cli/session.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 // When a failed run is restarted: separate failures are tolerated, the same one repeatedly is not.
-#include "cli/restarts.h"
+#include "cli/launch.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lifeline.h"

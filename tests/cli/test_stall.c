@@ -1,5 +1,5 @@
 // Time without progress of a run, as seen by its observer; the test moves the clock.
-#include "cli/restarts.h"
+#include "cli/launch.h"
 #include "moved_clock.h"
 #include "test.h"
 

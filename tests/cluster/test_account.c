@@ -1,6 +1,6 @@
 // The content of an account: which subnet is public, which zone offers all machines, and which pair of subnets a
 // cluster gets.
-#include "cluster/account.h"
+#include "cluster/aws.h"
 #include "test.h"
 
 static const char subnets_text[] = "{\"Subnets\": ["

@@ -1,6 +1,6 @@
 // INI files of ParallelCluster 2: sections, comments and continued values are read like Python's configparser, every
 // key is converted or named, and anything that is not an INI file is refused with its line.
-#include "cluster/ini.h"
+#include "cluster/parallelcluster.h"
 #include "test.h"
 
 static void convert(const char *text, struct buffer *out, struct buffer *notes) {

@@ -1,7 +1,7 @@
 // The inputs of preflight: nvidia-smi's table, NCCL's log, fi_info, with answers of real machines and with nonsense.
 #include "base/file.h"
 #include "base/memory.h"
-#include "cluster/gpus.h"
+#include "cluster/machine.h"
 #include "test.h"
 
 #include <stdio.h>

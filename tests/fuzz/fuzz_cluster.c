@@ -5,8 +5,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "cluster/gpus.h"
-#include "cluster/ini.h"
+#include "cluster/machine.h"
 #include "cluster/parallelcluster.h"
 #include "cluster/slurm.h"
 

@@ -3,7 +3,7 @@
 // frame with fitting checksums, twice. A file that comes in two parts is read as if it had come at once.
 #include "base/hash.h"
 #include "board_run.h"
-#include "report/board/event_file.h"
+#include "report/board/line_reader.h"
 
 static void append_frame(struct buffer *out, const void *event, uint64_t length) {
     uint32_t check = crc32c_masked(&length, 8);

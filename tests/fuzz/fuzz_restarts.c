@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/error.h"
-#include "cli/restarts.h"
+#include "cli/launch.h"
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

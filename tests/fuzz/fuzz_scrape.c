@@ -3,7 +3,7 @@
 // /metrics get the metrics, and what is decided does not depend on how the bytes arrive.
 #include "fuzz.h"
 
-#include "report/scrape.h"
+#include "report/prometheus.h"
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

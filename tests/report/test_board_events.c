@@ -3,9 +3,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "report/board/event_file.h"
+#include "report/board/line_reader.h"
 #include "report/board/run.h"
-#include "report/event.h"
+#include "report/tensorboard.h"
 #include "test.h"
 #include <unistd.h>
 

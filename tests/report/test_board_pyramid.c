@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "report/board/line_reader.h"
-#include "report/board/number_text.h"
+#include "report/board/store.h"
 #include "report/board/pyramid.h"
 #include "test.h"
 #include <float.h>

@@ -1,7 +1,7 @@
 // The store of the board: runs and what is told of them beside their curves; files and folders that lie.
 #include "base/clock.h"
 #include "report/board_store.h"
-#include "report/event.h"
+#include "report/tensorboard.h"
 #include <sys/stat.h>
 
 TEST(states) {

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "report/farewell.h"
+#include "report/report.h"
 #include "report/metrics_file.h"
 #include "moved_clock.h"
 #include "test.h"

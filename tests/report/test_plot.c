@@ -1,6 +1,6 @@
 // Plots: what must be seen in them, and shapes of data that have broken plots before.
 #include "base/utf8.h"
-#include "report/plot.h"
+#include "report/console.h"
 #include "test.h"
 
 // Characters of the widest line.

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "report/scrape.h"
 #include "moved_clock.h"
 #include "test.h"
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
 // Called with "write FOLDER" it makes the file that tests/peers/tensorboard_peers.py reads.
 #include "base/file.h"
 #include "base/hash.h"
-#include "report/event.h"
 #include "report/report.h"
 #include "report/tensorboard.h"
 #include "test.h"

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "report/board/page.h"
 #include "report/board/web.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "report/board/web_server.h"
+#include "report/board/web.h"
 #include "moved_clock.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
-// Finds the files of the page, and writes the board as one file. See page.h.
-#include "report/board/page.h"
+// Finds the files of the page, and writes the board as one file. See web.h.
+#include "report/board/web.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "report/board/pyramid.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,5 +63,19 @@ struct curve_query {
 };
 // The body of /api/curves. A run without a tag has no curve of it. -1 for an unknown id.
 int board_store_curves(struct board_store *store, const struct curve_query *query, struct buffer *json);
+
+// ---- numbers ----
+
+// Numbers of curves as JSON. An answer has hundreds of thousands of them; the library's printing alone would take
+// longer than a user should wait.
+
+enum { NUMBER_MOST_BYTES = 40 };
+
+// Writes the number with up to `digits` (at most 15) significant digits, without zeros at the end; null if it is not
+// finite. Whole numbers below 10^15 keep all of their digits. Returns the end of the text, which has no NUL and at most
+// NUMBER_MOST_BYTES.
+char *number_write(char *text, double value, int digits);
+// Appends it to a buffer.
+void number_append(struct buffer *out, double value, int digits);
 
 #endif

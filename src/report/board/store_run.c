@@ -1,9 +1,8 @@
 // Facts about one run except curves, as JSON: configuration, starts, events, samples, ranks. All of it is read from the
 // run's files on request.
-#include "report/board/event_file.h"
+#include "report/board/line_reader.h"
 #include "report/board/internal.h"
 #include "report/board/store.h"
-#include "report/board/number_text.h"
 
 #include "base/error.h"
 #include "base/json.h"

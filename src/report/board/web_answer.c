@@ -6,9 +6,8 @@
 #include "base/number.h"
 #include "base/secret.h"
 #include "base/utf8.h"
-#include "report/board/page.h"
 #include "report/board/web.h"
-#include "report/scrape.h"
+#include "report/prometheus.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// The listening socket of the web board. See web_server.h.
+// The listening socket of the web board. See web.h.
 #include "base/error.h"
-#include "report/board/web_server.h"
+#include "report/board/web.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
-// The web board on libmicrohttpd. See web_server.h.
+// The web board on libmicrohttpd. See web.h.
 //
 // Some threads of the library wait for all sockets and call `handle`. A request that waits for news is suspended, which
 // costs no thread; web_server_tend, called by one thread, resumes it. The list of clients is guarded by a lock, under
 // which the library is never called, since its own locks may be held when it calls us.
-#include "report/board/web_server.h"
+#include "report/board/web.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

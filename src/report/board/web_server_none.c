@@ -1,6 +1,6 @@
 // Replaces web_server.c in a build without libmicrohttpd.
 #include "base/error.h"
-#include "report/board/web_server.h"
+#include "report/board/web.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // The view "ranks": own time, waiting and data time of each rank, the slowest one and why, and own times over the last
 // reports as a map of ranks and iterations. All ranks take equally long for a step, because they wait for the slowest:
-// they differ in their own time, the step less the waiting. One rank by itself is in rank.js.
+// they differ in their own time, the step less the waiting.
 "use strict";
 
 const RANKS_MOST_ROWS = 512;

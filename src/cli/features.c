@@ -1,9 +1,12 @@
-// Lists the libraries of all layers. See libraries.h.
-#include "cli/libraries.h"
+// Lists the features and the libraries of all layers. See features.h.
+#include "cli/features.h"
 #include "net/http.h"
-#include "report/board/web_server.h"
+#include "report/board/web.h"
 
 #include <stdlib.h>
+
+const struct feature features[] = {BEVATRON_FEATURE_ROWS};
+const size_t feature_count = sizeof features / sizeof features[0];
 
 static const char *environment(const char *name) {
     return getenv(name);

@@ -1,5 +1,5 @@
-// Applies manifests and follows logs through kubectl. See kubectl.h.
-#include "cli/kubectl.h"
+// Applies manifests and follows logs through kubectl. See kubernetes.h.
+#include "cluster/kubernetes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -98,12 +98,12 @@ static int wait_for_pod(const char *selector, const char *flag, const char *name
 int kubectl_follow(const struct kubernetes_job *job) {
     char *selector = first_pod(job);
     const char *name_space = job->name_space;
-    const char *flag = job->name_space ? "--namespace" : "--v=0";
+    const char *flag = job->name_space ? "-n" : "--v=0";
     if (wait_for_pod(selector, flag, name_space) < 0) {
         free(selector);
         return -1;
     }
-    const char *const logs[] = {"kubectl", "logs", "--follow", "--tail=-1", "-l", selector, flag, name_space, NULL};
+    const char *const logs[] = {"kubectl", "logs", "-f", "--tail=-1", "-l", selector, flag, name_space, NULL};
     fflush(NULL);
     execvp("kubectl", (char *const *)(uintptr_t)logs);
     free(selector);
