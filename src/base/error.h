@@ -38,6 +38,8 @@ int error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Like error_set, with another exit code.
 int error_set_code(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// A dataset that is damaged or does not fit the run: "%s: byte %…: what; remedy".
+#define bad_data(...) error_set_code(EXIT_CODE_BAD_DATA, __VA_ARGS__)
 
 // Puts "context: " before the current message; returns -1.
 int error_context(const char *format, ...) __attribute__((format(printf, 1, 2)));

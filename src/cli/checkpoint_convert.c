@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
-#include "data/extract/ending.h"
+#include "data/extract/inputs.h"
 #include "formats/hf_surroundings.h"
 #include "formats/model_source.h"
 #include "formats/contents.h"

@@ -10,7 +10,7 @@
 #include "cli/session.h"
 #include "config/config.h"
 #include "config/flag_rows.h"
-#include "data/extract/content.h"
+#include "data/extract/inputs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "evaluate/detokenize.h"
 #include "evaluate/tasks.h"

@@ -6,7 +6,6 @@
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
-#include "data/bad_data.h"
 #include "data/index/index.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "cli/preflight.h"
 #include "cluster/machine.h"
 #include "data/index/index.h"
-#include "data/sample/blend_index.h"
+#include "data/sample/blend.h"
 #include "data/text_cache.h"
 #include "net/http.h"
 #include "net/url.h"

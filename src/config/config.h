@@ -168,14 +168,14 @@ struct config_data {
     struct string_list data_path, train_data_path, valid_data_path, test_data_path;
     char *data_args_path;  // a file with the words of data_path
     char *per_split_data_args_path;
-    // Groups of datasets with portions of them, see data/sample/weighted_split.h, or files with such groups.
+    // Groups of datasets with portions of them, see data/sample/split.h, or files with such groups.
     struct string_list train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
     char *train_weighted_split_paths_path, *valid_weighted_split_paths_path, *test_weighted_split_paths_path;
     char *split;  // "969, 30, 1" if data_path is given without it in training
     char *data_cache_path;
     char *json_keys;  // the member of JSON Lines that holds the text
     bool mock_data;
-    bool fim_data;  // fill in the middle, see data/sample/fim.h
+    bool fim_data;  // fill in the middle, see data/sample/source.h
     double fim_rate, fim_spm_rate, fim_fragment_rate;
     char *fim_split_sample, *fim_no_prefix;  // NULL for none
     char *fim_prefix_token, *fim_middle_token, *fim_suffix_token, *fim_pad_token, *fim_eod_token;

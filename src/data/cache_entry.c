@@ -1,5 +1,5 @@
-// Entries of a cache. See cache_entry.h.
-#include "data/cache_entry.h"
+// Entries of a cache. See text_cache.h.
+#include "data/text_cache.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"

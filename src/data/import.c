@@ -6,7 +6,6 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "data/bad_data.h"
 #include "data/extract/lines.h"
 #include "data/index/fairseq_reader.h"
 #include "data/pipeline.h"

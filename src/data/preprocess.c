@@ -1,9 +1,7 @@
 // Puts preprocessing together: the request, where an earlier run stopped, the run itself (preprocess_run.h), and the
-// datasets under their final names (preprocess_publish.h).
+// datasets under their final names (preprocess_publish.c).
 #include "data/preprocess.h"
-#include "data/bad_data.h"
 #include "data/extract/inputs.h"
-#include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "data/sentence.h"
 #include "data/tokenizer/tokenizer.h"

@@ -1,5 +1,5 @@
 // Converts text to datasets. In JSON Lines every line is a document, and each requested member goes into its own
-// PREFIX_KEY_document.bin/.idx. In plain text every block of lines is a document (text_format.h), stored under the
+// PREFIX_KEY_document.bin/.idx. In plain text every block of lines is a document (extract/inputs.h), stored under the
 // first key. A member that is an array of strings becomes a document of several sequences, and so does one that is
 // split into sentences (PREFIX_KEY_sentence). The files are identical for every number of workers and appear under
 // their names only when everything is written. Until then the work is in PREFIX.unfinished/, and a stopped run resumes
@@ -8,7 +8,7 @@
 #define DATA_PREPROCESS_H
 
 #include "config/flag.h"
-#include "data/extract/text_format.h"
+#include "data/extract/inputs.h"
 #include "data/text_batch.h"
 #include "data/tokenizer/tokenizer.h"
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 // The folder of an unfinished run: lock, settings, journal. A journal is one line of JSON and the SHA-256 of that line.
-#include "data/preprocess_journal.h"
-#include "data/preprocess_store.h"
+#include "data/preprocess_run.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"

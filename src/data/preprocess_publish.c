@@ -1,7 +1,7 @@
 // Turns the files of a store into datasets under their final names, in three steps that can each be repeated after a
 // kill: the .idx files are written beside the tokens, documents are dropped and reordered into new files, and then,
 // after the journal says so, everything is renamed.
-#include "data/preprocess_publish.h"
+#include "data/preprocess_run.h"
 #include "data/index/index.h"
 #include "data/index/rearrange.h"
 #include "base/error.h"

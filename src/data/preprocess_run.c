@@ -187,7 +187,7 @@ static bool is_oldest(const struct preprocess_engine *engine, const struct prepr
     return true;
 }
 
-// Line files call this without the lock before a long line grows: see line_file.h.
+// Line files call this without the lock before a long line grows: see extract/lines.h.
 static void charge(void *context, struct line_piece *piece, size_t bytes) {
     struct preprocess_engine *engine = context;
     struct preprocess_item *item = engine->items;

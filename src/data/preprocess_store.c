@@ -1,6 +1,6 @@
 // Files of unfinished datasets: opened, written anywhere, synced, copied. Who writes where is decided elsewhere
 // (preprocess_run.c); here bytes only reach the place they were given, whole or with an error that names the file.
-#include "data/preprocess_store.h"
+#include "data/preprocess_run.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"

@@ -2,7 +2,6 @@
 // in place into the dataset's dtype. A line is in all columns or in none: a bad line is rolled back to the marks set
 // before it.
 #include "data/text_batch.h"
-#include "data/bad_data.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"

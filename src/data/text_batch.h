@@ -1,4 +1,4 @@
-// The work item of preprocessing: a piece of JSON lines or of plain text (in blocks, see text_format.h) and, once
+// The work item of preprocessing: a piece of JSON lines or of plain text (in blocks, see extract/inputs.h) and, once
 // tokenized, its documents under each key, as the bytes that go to disk. They do not depend on the text before the
 // piece: lengths are counts, not offsets, and lines are numbered from 0, so batches can be made in any order and
 // concatenated.
@@ -6,7 +6,7 @@
 #define DATA_TEXT_BATCH_H
 
 #include "data/extract/jsonl.h"
-#include "data/extract/line_file.h"
+#include "data/extract/lines.h"
 #include "data/index/index.h"
 #include "data/tokenizer/tokenizer.h"
 

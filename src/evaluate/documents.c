@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/bad_data.h"
 #include "evaluate/internal.h"
 
 #include <inttypes.h>

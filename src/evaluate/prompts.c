@@ -2,7 +2,6 @@
 // of CORE, nanochat do. See internal.h, and docs/evaluate.md for the rules.
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/bad_data.h"
 #include "evaluate/internal.h"
 
 #include <inttypes.h>

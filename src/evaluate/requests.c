@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "data/bad_data.h"
 #include "evaluate/detokenize.h"
 #include "evaluate/internal.h"
 

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/words.h"
-#include "data/bad_data.h"
 #include "evaluate/internal.h"
 
 #include <inttypes.h>

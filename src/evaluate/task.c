@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/words.h"
-#include "data/bad_data.h"
 #include "evaluate/internal.h"
 
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "base/words.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "data/tokenizer/unicode_category.h"
 #include "evaluate/detokenize.h"
 #include "evaluate/internal.h"

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "data/index/index.h"
-#include "data/sample/blend_index.h"
+#include "data/sample/blend.h"
 #include "model/census.h"
 #include "plan/setup.h"
 #include "train/data_paths.h"

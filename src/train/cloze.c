@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "data/bad_data.h"
 #include "train/generate.h"
 
 #include <inttypes.h>

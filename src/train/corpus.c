@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "data/index/index.h"
 #include "data/sample/blend.h"
-#include "data/sample/blend_index.h"
 #include "data/sample/gpt.h"
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"

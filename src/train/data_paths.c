@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "data/sample/weighted_split.h"
+#include "data/sample/split.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

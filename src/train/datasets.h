@@ -4,9 +4,9 @@
 
 #include "config/config.h"
 #include "data/loader.h"
-#include "data/sample/fim.h"
+#include "data/sample/source.h"
 #include "data/sample/gpt.h"
-#include "data/sample/weighted_split.h"
+#include "data/sample/split.h"
 #include "data/tokenizer/tokenizer.h"
 #include "parallel/mesh.h"
 #include "step/step.h"

@@ -9,7 +9,7 @@
 #include "base/phase.h"
 #include "base/watchdog.h"
 #include "data/file_print.h"
-#include "data/sample/blend_index.h"
+#include "data/sample/blend.h"
 #include "train/data_paths.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/index/index.h"
-#include "data/sample/blend_index.h"
+#include "data/sample/blend.h"
 #include "train/data_paths.h"
 #include "train/state.h"
 #include <inttypes.h>

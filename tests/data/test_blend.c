@@ -2,7 +2,6 @@
 #include "data/sample/blend.h"
 
 #include "base/log.h"
-#include "data/sample/blend_index.h"
 #include "data/sample/index_cache.h"
 #include "fixture.h"
 

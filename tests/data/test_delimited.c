@@ -1,7 +1,7 @@
 // CSV, TSV and JSON arrays as lines: beside Python (tests/golden/make_delimited.py), rows cut anywhere, hostile files.
 #include "data/extract/jsonl.h"
 #include "data/extract/reader.h"
-#include "data/extract/text_format.h"
+#include "data/extract/inputs.h"
 #include "base/error.h"
 #include "fixture.h"
 #include "reading.h"

@@ -1,6 +1,5 @@
 // Sorting and scattering with little memory, against the same in memory.
-#include "data/index/external_sort.h"
-#include "data/index/scatter.h"
+#include "data/index/spill.h"
 
 #include "base/rng.h"
 #include "fixture.h"

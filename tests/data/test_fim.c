@@ -1,6 +1,6 @@
 // Fill-in-the-middle samples: every token against tests/golden/fim, made in Python with Hugging Face's tokenizers; the
 // same sample read twice, in another order and by another reader; tokens that the tokenizer does not have.
-#include "data/sample/fim.h"
+#include "data/sample/source.h"
 
 #include "test.h"
 

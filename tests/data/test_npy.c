@@ -1,5 +1,5 @@
 // .npy files: byte for byte like numpy.save, and nothing else is accepted.
-#include "data/sample/npy.h"
+#include "data/sample/index_cache.h"
 
 #include "fixture.h"
 

@@ -3,7 +3,7 @@
 // cost: 110
 // Numbers beyond 2^31 and 2^32: a dataset with more tokens and bytes than that, whose .bin is one large hole, passes
 // through the end of preprocessing, and offsets are right to the last byte. Its checksum is what takes the time.
-#include "data/preprocess_publish.h"
+#include "data/preprocess_run.h"
 #include "fixture.h"
 #include <fcntl.h>
 

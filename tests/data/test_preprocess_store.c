@@ -1,6 +1,6 @@
 // Unfinished output: journals with numbers beyond 2^32, stores that are shorter than their journals, and writes through
 // maps.
-#include "data/preprocess_publish.h"
+#include "data/preprocess_run.h"
 #include "fixture.h"
 #include <fcntl.h>
 

@@ -2,7 +2,7 @@
 // name columns; and Apache's test files where they are.
 #include "data/extract/codec.h"
 #include "data/extract/reader.h"
-#include "data/extract/text_format.h"
+#include "data/extract/inputs.h"
 #include "base/error.h"
 #include "fixture.h"
 #include "reading.h"

@@ -1,7 +1,6 @@
 // Text as data: plain text is cut into the same documents however it is read; prints of files tell what has changed;
 // the cache gives the same as preprocessing, once per content, and is rebuilt if damaged.
 #include "data/text_cache.h"
-#include "data/cache_entry.h"
 #include "data/preprocess.h"
 #include "fixture.h"
 #include <fcntl.h>

@@ -1,8 +1,7 @@
 // Groups of datasets with parts of them: what is read, the documents of a part as Python's round() gives them, and what
 // is refused.
-#include "data/sample/weighted_split.h"
-
 #include "data/sample/split.h"
+
 #include "test.h"
 #include <string.h>
 

@@ -1,6 +1,5 @@
 // The XML of dumps: header, pages, batches that split between pages at every size, and truncated or hostile input.
 #include "data/extract/wiki_dump.h"
-#include "data/extract/wiki_pages.h"
 #include "fixture.h"
 
 static const char dump[] =

@@ -1,7 +1,6 @@
 // Wikitext to text: one case per kind of markup, the faults of other extractors, and unbalanced markup.
-#include "data/extract/wiki_store.h"
+#include "data/extract/wiki_template.h"
 #include "base/words.h"
-#include "data/extract/wiki_passes.h"
 #include "data/extract/wiki_text.h"
 #include "test.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "config/config.h"
-#include "data/sample/blend_index.h"
-#include "data/sample/weighted_split.h"
+#include "data/sample/blend.h"
+#include "data/sample/split.h"
 #include "train/data_paths.h"
 #include <math.h>
 #include <stdio.h>

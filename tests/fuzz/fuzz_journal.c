@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/preprocess_journal.h"
+#include "data/preprocess_run.h"
 #include <stdio.h>
 #include <string.h>
 

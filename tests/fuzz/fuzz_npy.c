@@ -2,7 +2,7 @@
 // A .npy file from hostile bytes: the data of an array that parses must be exactly the rest of the input.
 #include "fuzz.h"
 
-#include "data/sample/npy.h"
+#include "data/sample/index_cache.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct npy npy;

@@ -4,8 +4,8 @@
 // must not grow without bound.
 #include "fuzz.h"
 
-#include "data/extract/wiki_pages.h"
-#include "data/extract/wiki_store.h"
+#include "data/extract/wiki_dump.h"
+#include "data/extract/wiki_template.h"
 #include "data/extract/wiki_text.h"
 #include <stdio.h>
 #include <sys/mman.h>

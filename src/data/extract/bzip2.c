@@ -7,7 +7,7 @@
 #include "data/extract/codec.h"
 #include "data/extract/bzip2_scan.h"
 #include "data/extract/piece_ring.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <bzlib.h>
 #include <inttypes.h>

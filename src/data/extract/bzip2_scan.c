@@ -1,7 +1,7 @@
 // However a mark lies across byte boundaries (8 ways), at least two of its bytes are whole bytes of the file. A table
 // over pairs of bytes finds the places worth a closer look, about one in four thousand.
 #include "data/extract/bzip2_scan.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <inttypes.h>

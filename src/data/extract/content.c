@@ -1,7 +1,6 @@
 // Magic numbers, the checksum of a tar header, and the zero bytes of UTF-16; for text, its shape.
-#include "data/extract/content.h"
-#include "data/bad_data.h"
-#include "data/extract/ending.h"
+#include "data/extract/inputs.h"
+#include "base/error.h"
 #include "data/table/table.h"
 #include "base/buffer.h"
 #include "base/file.h"

@@ -1,9 +1,6 @@
 // Expands the values of --input into existing files.
 #include "data/extract/inputs.h"
 #include "base/words.h"
-#include "data/extract/content.h"
-#include "data/extract/ending.h"
-#include "data/extract/text_format.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,6 +1,5 @@
 // Parses lines and counts bad ones. Blank lines are skipped: concatenated files often have extra ones.
 #include "data/extract/jsonl.h"
-#include "data/bad_data.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"

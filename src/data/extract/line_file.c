@@ -1,9 +1,8 @@
 // Cuts files into pieces of lines. The pieces of a plain file are equal parts of its bytes: filling one means finding
 // the first line that begins in it, and reading past its end until its last line is complete. In a stream, the bytes
 // after the last line end of a piece are carried over to the next.
-#include "data/extract/line_file.h"
+#include "data/extract/lines.h"
 #include "data/extract/reader.h"
-#include "data/bad_data.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
-// Numbered lines from several files, one after another: line_file.h for callers that read with one thread.
+// Numbered lines from several files, one after another: pieces for callers that read with one thread.
 #include "data/extract/lines.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "data/extract/reader.h"
 #include "base/memory.h"
 #include <inttypes.h>

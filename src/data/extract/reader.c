@@ -2,9 +2,8 @@
 // to their codec, which loops until the file has ended between two compressed streams.
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
-#include "data/extract/content.h"
+#include "data/extract/inputs.h"
 #include "data/extract/piece_ring.h"
-#include "data/bad_data.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"

@@ -1,6 +1,6 @@
 // Finds elements by their tags, in the order that all dumps use.
 #include "data/extract/wiki_dump.h"
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Character references of HTML: &#8211; &#x2013; &ndash;. The names are those of HTML 4, which wikitext uses, and
 // &apos;.
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 

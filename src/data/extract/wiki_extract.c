@@ -2,11 +2,10 @@
 // so the output does not depend on the number of threads. Two batches per thread are in flight. If templates are to be
 // expanded, a first run of the same pipeline collects them.
 #include "data/extract/wiki_extract.h"
-#include "data/bad_data.h"
 #include "data/extract/codec.h"
 #include "data/extract/inputs.h"
-#include "data/extract/wiki_pages.h"
-#include "data/extract/wiki_store.h"
+#include "data/extract/wiki_dump.h"
+#include "data/extract/wiki_template.h"
 #include "data/extract/wiki_text.h"
 #include "data/pipeline.h"
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 // Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and similar.
 // Those that depend on the time, the user or other pages are left out.
-#include "data/extract/wiki_resolve.h"
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_template.h"
+#include "data/extract/wiki_text.h"
 #include "base/utf8.h"
 #include <math.h>
 #include <stdio.h>

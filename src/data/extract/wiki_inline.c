@@ -1,7 +1,7 @@
 // One line of text: apostrophes of bold and italic, external links, behaviour switches (__NOTOC__), character
 // references, runs of spaces; shields become the characters they stand for. Where something was removed, the remaining
 // spaces and punctuation are tidied: "Rome ( ; born 63)" becomes "Rome (born 63)".
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include "base/utf8.h"
 
 struct wiki_line {

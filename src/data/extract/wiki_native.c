@@ -4,7 +4,7 @@
 // arguments with the text after it. Dates, coordinates, fractions, values with errors and units, and pronunciations
 // need a function.
 #include "data/extract/wiki_template.h"
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include "base/memory.h"
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // Reads on until there is a </page> to cut at; the rest is kept for the next batch. Every byte is searched once.
-#include "data/extract/wiki_pages.h"
+#include "data/extract/wiki_dump.h"
 #include "data/extract/reader.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 //
 // Unbalanced markup: a "}}" closes the nearest open template and any open links inside it; a template that is never
 // closed loses its first line and the "|" lines after it, and the rest of the page is kept.
-#include "data/extract/wiki_resolve.h"
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_template.h"
+#include "data/extract/wiki_text.h"
 #include "base/memory.h"
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Titles of sections of references, notes, sources and links, in the languages of the largest Wikipedias, in lower case
 // and byte order.
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include "base/utf8.h"
 #include "base/words.h"
 #include "data/tokenizer/unicode_category.h"

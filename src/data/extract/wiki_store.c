@@ -1,7 +1,7 @@
 // An open-addressing table of names and bodies. Names are normalized as in MediaWiki: '_' is a space, the first letter
 // is a capital. Bodies are stored ready for wiki_resolve, without comments and tags.
-#include "data/extract/wiki_store.h"
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_template.h"
+#include "data/extract/wiki_text.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include <stdio.h>

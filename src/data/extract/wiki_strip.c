@@ -1,7 +1,7 @@
 // Removes comments and tags. Tags are looked up by name: most lose only their brackets, some also their content, a few
 // are converted. A tag that is never closed loses only its brackets. Names without a further close tag are remembered,
 // so that a page of a million open tags is still read once.
-#include "data/extract/wiki_passes.h"
+#include "data/extract/wiki_text.h"
 #include <stdlib.h>
 
 enum action {

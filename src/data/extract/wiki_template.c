@@ -1,8 +1,7 @@
 // One template call: rendered by us if we know the name, by the dump's definition if those were loaded, else replaced
 // by a mark that something was removed.
 #include "data/extract/wiki_template.h"
-#include "data/extract/wiki_passes.h"
-#include "data/extract/wiki_store.h"
+#include "data/extract/wiki_text.h"
 #include <stdlib.h>
 
 enum { LONGEST_NAME = 64 };

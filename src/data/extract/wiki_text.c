@@ -4,7 +4,6 @@
 // number. Paragraphs and headings are separated by a blank line, items and lines of one paragraph by a line end. Lists
 // in sections of references and links are dropped.
 #include "data/extract/wiki_text.h"
-#include "data/extract/wiki_passes.h"
 #include "base/memory.h"
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 // reading thread itself decompresses frames that are large, compressed or not.
 #include "data/extract/codec.h"
 #include "data/extract/piece_ring.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include <errno.h>

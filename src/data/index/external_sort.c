@@ -1,5 +1,5 @@
 // External merge sort. Invariant while merging: every run in the heap has its smallest remaining record in memory.
-#include "data/index/external_sort.h"
+#include "data/index/spill.h"
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/bad_data.h"
 #include "data/index/index.h"
 #include <inttypes.h>
 #include <stdlib.h>

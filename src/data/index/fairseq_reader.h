@@ -17,7 +17,7 @@
 #ifndef DATA_INDEX_FAIRSEQ_READER_H
 #define DATA_INDEX_FAIRSEQ_READER_H
 
-#include "data/index/files.h"
+#include "data/index/index.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,13 +1,10 @@
 // Maps the two files of a dataset, and suggests a name if they do not exist.
-#include "data/index/files.h"
+#include "data/index/index.h"
 
-#include "data/extract/content.h"
-#include "data/extract/ending.h"
-#include "data/extract/text_format.h"
+#include "data/extract/inputs.h"
 #include "base/error.h"
 #include "net/hub.h"
 #include "base/memory.h"
-#include "data/index/index.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,10 +8,8 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "data/bad_data.h"
-#include "data/index/external_sort.h"
+#include "data/index/spill.h"
 #include "data/index/index.h"
-#include "data/index/scatter.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

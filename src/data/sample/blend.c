@@ -1,12 +1,10 @@
-// A blend of datasets: the two arrays of blend_index.h, made in memory or cached like those of a dataset
+// A blend of datasets: the two arrays of struct blend_index, made in memory or cached like those of a dataset
 // (index_cache.h), and the samples they name. Wherever the arrays come from, every entry is verified to name an
 // existing sample before the first is read.
 #include "data/sample/blend.h"
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/bad_data.h"
-#include "data/sample/blend_index.h"
 #include "data/sample/index_cache.h"
 #include <inttypes.h>
 #include <stdlib.h>

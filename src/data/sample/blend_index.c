@@ -1,6 +1,6 @@
 // The arithmetic of blends, operation by operation as in NumPy and Megatron's helpers: the order of additions is part
-// of the result. See blend_index.h.
-#include "data/sample/blend_index.h"
+// of the result. See blend.h.
+#include "data/sample/blend.h"
 
 #include "base/error.h"
 #include "base/memory.h"

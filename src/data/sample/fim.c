@@ -1,5 +1,5 @@
-// Fill-in-the-middle samples. See fim.h.
-#include "data/sample/fim.h"
+// Fill-in-the-middle samples. See source.h.
+#include "data/sample/source.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/rng.h"

@@ -9,7 +9,6 @@
 
 #include "data/index/index.h"
 #include "data/sample/index_cache.h"
-#include "data/sample/npy.h"
 #include "data/sample/source.h"
 #include "data/sample/split.h"
 

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/rng.h"
-#include "data/bad_data.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

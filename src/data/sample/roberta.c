@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/bad_data.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

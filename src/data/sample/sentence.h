@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "data/index/index.h"
-#include "data/sample/npy.h"
+#include "data/sample/index_cache.h"
 #include "data/sample/source.h"
 #include "data/sample/split.h"
 #include "data/sample/vocabulary.h"

@@ -2,7 +2,6 @@
 #include "data/sample/sentence.h"
 
 #include "base/error.h"
-#include "data/bad_data.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // CSV and TSV as in RFC 4180, read as Python's csv module with strict=True does: a quote inside a field that does not
 // begin with one is text. Rows with a problem become bad rows, and the next one begins where Python's would.
 #include "data/table/table.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>

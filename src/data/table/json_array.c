@@ -1,9 +1,9 @@
 // A JSON array, element by element. Its elements become lines as they are, with all members, so that the parser of
 // JSON Lines says what is wrong with them; here only their ends are found. A string becomes the first wanted column.
 #include "data/table/table.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
-#include "data/extract/content.h"
+#include "data/extract/inputs.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Rows of Parquet files. With several threads, helpers decode whole row groups (piece_ring.h), unless these are large:
 // then the reading thread decodes them page by page.
 #include "data/table/parquet.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "data/extract/piece_ring.h"
 #include "base/memory.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Pages: a header in Thrift's protocol, then levels and values, mostly compressed. The first page may be a dictionary.
 #include "data/table/parquet.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "data/extract/codec.h"
 #include "base/hash.h"
 #include "base/memory.h"

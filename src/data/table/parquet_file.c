@@ -1,6 +1,6 @@
 // Reads the footer, and walks over the schema.
 #include "data/table/parquet.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 // The kinds of tables, and what they share.
 #include "data/table/table.h"
-#include "data/bad_data.h"
+#include "base/error.h"
 #include "base/file.h"
-#include "data/extract/ending.h"
+#include "data/extract/inputs.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 // Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into its own
 // table, and the tables are added up at the end.
 #include "data/tokenizer/bpe_train.h"
-#include "data/bad_data.h"
 #include "data/extract/inputs.h"
 #include "data/extract/jsonl.h"
 #include "data/pipeline.h"

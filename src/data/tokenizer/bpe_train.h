@@ -8,7 +8,7 @@
 #define DATA_TOKENIZER_BPE_TRAIN_H
 
 #include "config/flag.h"
-#include "data/extract/text_format.h"
+#include "data/extract/inputs.h"
 #include "data/tokenizer/byte_table.h"
 #include <stdbool.h>
 #include <stddef.h>
