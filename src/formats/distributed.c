@@ -3,7 +3,7 @@
 // offsets. The two lists of a tensor are sorted alike and must then agree. A pickle may mention one value a thousand
 // times, so counts are checked against what can exist once: pieces against places, elements against the bytes of the
 // files.
-#include "formats/distributed.h"
+#include "formats/torch_file.h"
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -2,7 +2,7 @@
 // against .metadata, and together they must cover the requested part exactly once.
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/distributed.h"
+#include "formats/torch_file.h"
 #include <string.h>
 
 // The part that is read, and the strides of its dimensions in bytes of the result.

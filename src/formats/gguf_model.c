@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "formats/gguf_vocabulary.h"
 #include "formats/hf_config.h"
 #include "formats/model_bytes.h"
 #include "formats/model_source.h"

@@ -1,5 +1,5 @@
-// Writes any kind of tokenizer into a GGUF file: the common part. See gguf_vocabulary.h.
-#include "formats/gguf_vocabulary.h"
+// Writes any kind of tokenizer into a GGUF file: the common part. See gguf_model.h.
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/json.h"

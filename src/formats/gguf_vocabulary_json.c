@@ -1,7 +1,7 @@
 // A tokenizer.json for GGUF. llama.cpp has byte-level BPE as "gpt2", with a name for each pre-tokenizer that it knows;
 // BPE over U+2581 with byte fallback as "llama", unigram models as "t5" and WordPiece as "bert". The file is read by
 // the tokenizer's own reader, so nothing is written that this program does not understand itself.
-#include "formats/gguf_vocabulary.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/json.h"

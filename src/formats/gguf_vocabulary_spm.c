@@ -1,7 +1,7 @@
 // SentencePiece and WordPiece for GGUF. llama.cpp has SentencePiece's BPE as "llama", which has no normalizer and needs
 // all bytes as pieces, and its unigram model as "t5", which takes the normalizer's table but no bytes; BERT's WordPiece
 // is "bert", which marks pieces that begin a word instead of those that continue one.
-#include "formats/gguf_vocabulary.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "config/config.h"
 #include "formats/names.h"
-#include "formats/torch_zip.h"
+#include "formats/torch_file.h"
 #include "formats/weights.h"
 #include <stddef.h>
 

@@ -11,7 +11,6 @@
 #include "net/hub.h"
 #include "store/convert.h"
 #include "store/gather.h"
-#include "store/stage.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

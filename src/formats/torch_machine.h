@@ -5,7 +5,7 @@
 #ifndef FORMATS_TORCH_MACHINE_H
 #define FORMATS_TORCH_MACHINE_H
 
-#include "formats/torch_pickle.h"
+#include "formats/torch_file.h"
 
 struct pickle_machine {
     struct torch_pickle *pickle;

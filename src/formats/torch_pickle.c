@@ -1,5 +1,5 @@
 // The opcodes of a pickle, run on the machine of torch_machine.h. There is no recursion anywhere.
-#include "formats/torch_pickle.h"
+#include "formats/torch_file.h"
 
 #include "base/error.h"
 #include "formats/torch_machine.h"

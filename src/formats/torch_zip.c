@@ -1,7 +1,7 @@
 // Reads a zip archive of uncompressed entries. Names, places and sizes come from the directory at the end; the header
 // in front of each entry must agree with it, so that no two readers can see different archives. Layout: PKWARE's
 // APPNOTE 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end).
-#include "formats/torch_zip.h"
+#include "formats/torch_file.h"
 
 #include "base/error.h"
 #include "base/hash.h"

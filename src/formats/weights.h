@@ -3,11 +3,10 @@
 #ifndef FORMATS_WEIGHTS_H
 #define FORMATS_WEIGHTS_H
 
-#include "formats/distributed.h"
 #include "formats/torch_file.h"
 #include "store/safetensors.h"
 
-// How distributed.h reads a tensor.
+// How torch_file.h reads a tensor of a distributed checkpoint.
 enum weight_pieces { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE };
 
 struct weight {

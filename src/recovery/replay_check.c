@@ -1,5 +1,5 @@
-// Computing iterations again to find the rank that was wrong. See replay_check.h.
-#include "recovery/replay_check.h"
+// Computing iterations again to find the rank that was wrong. See rewind.h.
+#include "recovery/rewind.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -22,7 +22,7 @@ struct recovery {
     int64_t nans;                  // updates in a row that were skipped
     bool is_due;                   // the run must go back, to a checkpoint of this iteration at most
     int64_t wanted;
-    bool is_replay;       // nothing is skipped: the same is computed again, see replay_check.h
+    bool is_replay;       // nothing is skipped: the same is computed again, see below
     int attempts;         // how many times the run went back for problems close to each other
     int64_t skipped_end;  // the last iteration that was skipped for them
     const char *from;     // the folder of the checkpoint that the run went back to; NULL for the start of the run
@@ -64,5 +64,43 @@ struct spike_levels {
 // Adds an iteration, whose loss and gradient norm are finite, to the window. Whether the spike has just been found:
 // that many iterations in a row, this one the last of them, were far above the others.
 bool spike_add(struct checkpoint_past *past, double threshold, double loss, double norm, struct spike_levels *levels);
+
+// ---- iterations that are skipped ----
+
+// Their batches are read and dropped, and iterations and samples count as if they had been trained on.
+
+// Adds a span and joins it with those that it touches; -1 if there are too many.
+int skips_add(struct checkpoint_past *past, int64_t first, int64_t last);
+bool skips_have(const struct checkpoint_past *past, int64_t iteration);
+// The last iteration of the span that this one is in.
+int64_t skips_last(const struct checkpoint_past *past, int64_t iteration);
+// Whether both skip the same iterations up to and including this one.
+bool skips_agree(const struct checkpoint_past *a, const struct checkpoint_past *b, int64_t iteration);
+
+// ---- replay ----
+
+// The switch --replay-check finds out which rank is wrong if replicas differ. The run goes back to the last verified
+// checkpoint and computes the same iterations again, which gives the right numbers. The rank whose value of the element
+// that differed was furthest from the right one had the fault: through gradients it may have changed the others'
+// numbers, but less. If the value is the same and only an optimizer state differed, it is the rank that has another one
+// now. If the replicas agree this time, the run continues.
+
+struct replay_check {
+    bool is_on;         // the iterations are being computed again
+    int64_t iteration;  // at which replicas differed
+    int64_t digest;     // of this rank at that iteration
+    double value;       // that it had of the first element that differed, see step_suspect
+};
+
+// Takes the status of a check or a save at an iteration whose results are all known. If replicas differ and it can
+// help, makes going back due and returns 0. All ranks call.
+int replay_check_begin(struct replay_check *replay, struct recovery *recovery, struct step *step, int64_t iteration,
+                       int status);
+// Whether the next replay_check_end is after this iteration.
+bool replay_check_is_due(const struct replay_check *replay, int64_t iteration);
+// After an iteration whose results are all known: if it is that iteration again, says which ranks have other numbers;
+// -1 if replicas differ again. All ranks call.
+int replay_check_end(struct replay_check *replay, const struct recovery *recovery, struct step *step,
+                     int64_t iteration);
 
 #endif

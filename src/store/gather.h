@@ -2,9 +2,39 @@
 #ifndef STORE_GATHER_H
 #define STORE_GATHER_H
 
+#include "ops/device.h"
 #include "store/checkpoint.h"
 #include "store/safetensors.h"
-#include "store/stage.h"
+
+// ---- between a device and a file ----
+
+// Tensors are moved in pieces, so that host memory for one piece is enough. If device memory is host memory, there is
+// no piece and no copy.
+
+struct stage {
+    struct device *device;
+    void *piece;  // NULL until it is needed
+};
+
+// Appends the elements of a contiguous tensor to the file.
+int stage_out(struct stage *stage, struct tensor from, struct safetensors_writer *writer);
+// Waits for the copies and frees the piece.
+void stage_end(struct stage *stage);
+
+// Moments in 8 bits. Files store the decoded numbers, in a dtype that holds them exactly, so that they do not show how
+// ranks shared the codes.
+static inline bool coded_is(const struct checkpoint_tensor *tensor) {
+    return tensor->exponents.data != NULL;
+}
+// The dtype of a tensor in a file; its own if it has no codes.
+enum dtype coded_dtype(const struct checkpoint_tensor *tensor);
+// The elements that this rank holds, in that dtype, to host memory.
+void coded_copy_out(struct device *device, void *to, const struct checkpoint_tensor *tensor);
+// The reverse, from a tensor in host memory of the same shape and any float dtype; rounds to nearest. The file must
+// stay open until stage_end.
+int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const struct safetensors_tensor *from);
+
+// ---- between ranks ----
 
 bool gather_is_split(const struct checkpoint_tensor *tensor);
 // The shape of a whole tensor: returns its rank, and its lengths in `shape`.

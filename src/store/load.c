@@ -13,7 +13,6 @@
 #include "store/gather.h"
 #include "store/manifest.h"
 #include "store/safetensors.h"
-#include "store/stage.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,6 @@
 #include "store/folder.h"
 #include "store/manifest.h"
 #include "store/share.h"
-#include "store/space.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,6 +7,7 @@
 
 #include "store/checkpoint.h"
 #include "store/safetensors.h"
+#include <stdint.h>
 
 enum { SHARE_FILES = 2 };                           // the model's and the optimizer's
 extern const char *const share_holds[SHARE_FILES];  // "model", "optimizer"
@@ -57,5 +58,12 @@ int share_write(struct share *share, const struct checkpoint_save *save, const c
 // share_write in two halves: share_keep copies everything to host memory, share_write_kept then writes it.
 int share_keep(struct share *share, const struct checkpoint_save *save);
 int share_write_kept(struct share *share, const char *folder);
+
+// ---- room for the files ----
+
+// -1 with a message if `available` bytes are not enough for files of `bytes` and the small ones.
+int space_check(const char *folder, uint64_t bytes, uint64_t available);
+// -1 with a message if this process may not write a file of `bytes` (ulimit -f).
+int space_check_limit(const char *folder, uint64_t bytes);
 
 #endif

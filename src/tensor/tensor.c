@@ -1,9 +1,11 @@
 // Views of memory. Nothing here reads or writes elements, so the same functions serve host, device and paper memory.
 // The invariant: stride[rank - 1] is 1, entries of shape and stride beyond the rank are 0.
 #include "tensor/tensor.h"
+
 #include "base/error.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static struct tensor make(void *data, enum dtype dtype, int rank, const int64_t shape[TENSOR_MAX_RANK]) {
     struct tensor t = {.data = data, .dtype = dtype, .rank = rank};
@@ -99,4 +101,47 @@ void tensor_describe(struct tensor t, char *text, size_t size) {
         at = append(text, size, at, " strides ");
         (void)append_list(text, size, at, t.stride, t.rank);
     }
+}
+
+// ---- element types ----
+
+struct dtype_row {
+    size_t bytes;
+    const char *name;
+    const char *safetensors_name;
+};
+
+static const struct dtype_row rows[DTYPE_COUNT] = {
+    [DTYPE_F32] = {4, "fp32", "F32"},     [DTYPE_BF16] = {2, "bf16", "BF16"}, [DTYPE_F16] = {2, "fp16", "F16"},
+    [DTYPE_I16] = {2, "int16", ""},       [DTYPE_I32] = {4, "int32", "I32"},  [DTYPE_I64] = {8, "int64", "I64"},
+    [DTYPE_U8] = {1, "uint8", "U8"},      [DTYPE_E4M3] = {1, "fp8 e4m3", ""}, [DTYPE_E5M2] = {1, "fp8 e5m2", ""},
+    [DTYPE_E2M1X2] = {1, "fp4 e2m1", ""},
+};
+
+static const struct dtype_row *row_of(enum dtype dtype) {
+    CHECK((unsigned)dtype < DTYPE_COUNT);
+    return &rows[dtype];
+}
+
+size_t dtype_bytes(enum dtype dtype) {
+    return row_of(dtype)->bytes;
+}
+
+const char *dtype_name(enum dtype dtype) {
+    return row_of(dtype)->name;
+}
+
+const char *dtype_safetensors_name(enum dtype dtype) {
+    return row_of(dtype)->safetensors_name;
+}
+
+int dtype_from_safetensors_name(enum dtype *dtype, const char *name) {
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if (rows[i].safetensors_name[0] && strcmp(rows[i].safetensors_name, name) == 0) {
+            *dtype = (enum dtype)i;
+            return 0;
+        }
+    }
+    return error_set("the element type \"%.32s\" is not supported; supported are F32, BF16, F16, I32, I64 and U8",
+                     name);
 }

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// E4M3 and E5M2 are 8-bit floats for matmuls, see float8.h. E2M1X2 is two 4-bit floats in a byte, see float4.h: its
-// tensors have half as many columns as numbers in a row. I16 is the rest of an fp32 beyond its bf16, see half.h. None
+// E4M3 and E5M2 are 8-bit floats for matmuls, E2M1X2 is two 4-bit floats in a byte, see float8.h: its tensors have
+// half as many columns as numbers in a row. I16 is the rest of an fp32 beyond its bf16, see half.h. None
 // of them occurs in files.
 enum dtype {
     DTYPE_F32,

@@ -2,7 +2,7 @@
 // ranks are joined; missing, truncated or changed files and paths out of the folder are reported; damage does no harm.
 // tests/train/test_foreign.c shows that their models compute megatron-core's logits.
 #include "base/memory.h"
-#include "formats/distributed.h"
+#include "formats/torch_file.h"
 #include "formats/model_source.h"
 #include "store/temporary.h"
 

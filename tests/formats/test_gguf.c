@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
-#include "formats/gguf_vocabulary.h"
 #include "formats/model_source.h"
 #include "formats/spoiled.h"
 #include "store/temporary.h"

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "data/tokenizer/hf_save.h"
-#include "formats/gguf_vocabulary.h"
+#include "formats/gguf_model.h"
 #include "formats/hf_surroundings.h"
 #include "store/temporary.h"
 #include "test.h"

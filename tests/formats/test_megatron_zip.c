@@ -5,7 +5,7 @@
 #include "data/extract/codec.h"
 #include "formats/contents.h"
 #include "formats/model_source.h"
-#include "formats/torch_zip.h"
+#include "formats/torch_file.h"
 #include "test.h"
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/torch_zip.h"
+#include "formats/torch_file.h"
 #include <stdlib.h>
 #include <string.h>
 

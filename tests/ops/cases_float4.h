@@ -4,7 +4,7 @@
 #define TESTS_OPS_CASES_FLOAT4_H
 
 #include "cases_blocks.h"
-#include "tensor/float4.h"
+#include "tensor/float8.h"
 
 enum { FLOAT4_ROWS = 160, FLOAT4_COLUMNS = 96 };
 

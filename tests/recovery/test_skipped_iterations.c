@@ -1,7 +1,7 @@
 // Spans of skipped iterations against a plain array of flags: joined, ascending and apart, whatever the order in which
 // they are added; and which checkpoints belong to a run that skips them.
 #include "base/rng.h"
-#include "recovery/skipped_iterations.h"
+#include "recovery/rewind.h"
 #include "test.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "store/checkpoint.h"
-#include "store/space.h"
+#include "store/share.h"
 #include "store/temporary.h"
 #include "test.h"
 

@@ -4,7 +4,6 @@
 #include "base/rng.h"
 #include "ops/cpu/cpu.h"
 #include "ops/formulas.h"
-#include "tensor/float4.h"
 #include "tensor/float8.h"
 
 #include <float.h>
