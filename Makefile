@@ -173,21 +173,22 @@ install:
 	cmake --install build/release --prefix $(PREFIX) --strip
 
 # Packages are for other machines: their module has code for all GPUs.
-PACKAGE_BUILD = build/$(if $(filter yes,$(PORTABLE)),portable,package)
+OTHER = $(if $(ARCHITECTURE),-$(ARCHITECTURE))
+PACKAGE_BUILD = build/$(if $(filter yes,$(PORTABLE)),portable$(OTHER),package)
 package:
-	@[ "$(PORTABLE)" != yes ] || tools/make_sysroot build/sysroot
-	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot/portable.cmake) -DBUILD_TESTING=OFF -DBEVATRON_CUDA_ARCHS=80$(COMMA)90,bevatron help_pages)
+	@[ "$(PORTABLE)" != yes ] || tools/make_sysroot build/sysroot$(OTHER) $(ARCHITECTURE)
+	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot$(OTHER)/portable.cmake) -DBUILD_TESTING=OFF -DBEVATRON_CUDA_ARCHS=80$(COMMA)90,bevatron help_pages)
 	@tools/make_packages $(PACKAGE_BUILD) && ls $(PACKAGE_BUILD)/packages/*
 
 wheel:
 	@$(MAKE) --no-print-directory package PORTABLE=yes
-	@$(PYTHON) tools/make_wheels build/portable/packages
+	@$(PYTHON) tools/make_wheels build/portable$(OTHER)/packages
 
 dist:
 	@JOBS=$(JOBS) PYTHON="$(PYTHON)" CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist
 
 test-packages: wheel
-	@bash tests/packages/run.sh build/portable/packages
+	@bash tests/packages/run.sh build/portable$(OTHER)/packages
 
 clean:
 	rm -rf build demo
