@@ -163,6 +163,12 @@ struct config_run {
     int64_t seed;
 };
 
+enum config_sizing {
+    SIZING_ALL,
+    SIZING_OWN,      // without added tokens, as forks of Megatron count
+    SIZING_BUT_TWO,  // as Pai-Megatron-Patch counts DeepSeek's
+};
+
 // Data and tokenizer.
 struct config_data {
     struct string_list data_path, train_data_path, valid_data_path, test_data_path;
@@ -192,6 +198,10 @@ struct config_data {
     char *tokenizer_type, *tokenizer_model, *vocab_file, *merge_file;
     int64_t vocab_size;  // 0: the tokenizer's
     int64_t vocab_extra_ids;
+    int64_t extra_vocab_size;  // rows of the embedding beyond the tokenizer's tokens; -1: padded to a multiple
+    // Derived by config_validate, undefined before it.
+    enum config_sizing sizing;  // the tokens that the embedding has rows for, before it is padded
+    int64_t published_size;     // tokens of the published tokenizer that a fork's type names; 0: unknown
     bool no_legacy_tokenizer;
     bool tokenizer_hf_no_include_special_tokens;
     char *tiktoken_pattern;

@@ -17,10 +17,6 @@ static const struct flag_names flags_groups[] = {
      "does not name data here; use --data-path: text (.jsonl, .txt, a folder), or the PREFIX of a dataset that "
      "`bevatron preprocess` wrote",
      true},
-    {flags_pai_tokenizer,
-     "is not needed: give --tokenizer-type HuggingFaceTokenizer, --tokenizer-model DIR and, for other sizes of the "
-     "embedding, --padded-vocab-size",
-     true},
     {flags_deepspeed_checkpoint,
      "reads a checkpoint of DeepSpeed, which bevatron cannot; convert it to Hugging Face's or Megatron's format and "
      "give --load",

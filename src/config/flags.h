@@ -93,7 +93,6 @@ extern const char flags_forks_no_meaning[];
 extern const char flags_forks_other_models[];
 extern const char flags_finetuning[];
 extern const char flags_pai_dataset[];
-extern const char flags_pai_tokenizer[];
 extern const char flags_deepspeed_checkpoint[];
 extern const char flags_deepspeed_experts[];
 extern const char flags_distillation[];

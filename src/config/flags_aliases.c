@@ -82,6 +82,8 @@ const struct flag_alias flags_aliases[] = {
     {"--ds-sequence-parallel-size", "--context-parallel-size", NULL,
      "means --context-parallel-size with --cp-comm-type a2a"},
     {"--ds-sequence-parallel-size", "--cp-comm-type", "a2a", NULL},
+    {"--patch-tokenizer-type", "--tokenizer-type", NULL,
+     "means --tokenizer-type HuggingFaceTokenizer, and --tokenizer-model as --load unless it is given"},
     {"--tokenizer-file", "--tokenizer-model", NULL, "is BigCode's name of --tokenizer-model"},
     {0},
 };

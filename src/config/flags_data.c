@@ -116,6 +116,9 @@ static const struct flag rows[] = {
         "vocabulary size if no tokenizer is read; with --tokenizer-type auto, of the one that is trained (default "
         "32000)",
         .uses = USE_TOKENIZER | USE_BENCH),
+    INT("--extra-vocab-size", data.extra_vocab_size, "-1", -1, 1 << 20,
+        "rows of the embedding beyond the tokens of the tokenizer's model, as in Pai-Megatron-Patch; -1: it is padded",
+        ADVANCED),
     INT("--vocab-extra-ids", data.vocab_extra_ids, "0", 0, 1 << 20, "number of tokens <extra_id_0>… to add, for T5",
         ADVANCED, .uses = USE_TOKENIZER),
     SWITCH("--no-legacy-tokenizer", data.no_legacy_tokenizer,

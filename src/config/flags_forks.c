@@ -26,8 +26,6 @@ const char flags_finetuning[] = "--norm-target-loss --loss-on-targets-only --tra
 // Pai's kinds of data that are tokenized already; --data-path names them.
 const char flags_pai_dataset[] = "--dataset=MMAP|LLama-Pretrain-Idxmap|Mistral-Pretrain-Idxmap|Qwen-Pretrain-Idxmap ";
 
-const char flags_pai_tokenizer[] = "--extra-vocab-size= --patch-tokenizer-type= ";
-
 const char flags_deepspeed_checkpoint[] = "--universal-checkpoint ";
 
 const char flags_deepspeed_experts[] =

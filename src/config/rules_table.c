@@ -210,7 +210,7 @@ const struct flag_rule rules_always[] = {
      "BertWordPieceLowerCase with --vocab-file vocab.txt"},
     {NEEDS = "--tokenizer-type NullTokenizer", "--vocab-size", "; give it"},
     {NEEDS = "--tokenizer-type SentencePieceTokenizer|GPTSentencePieceTokenizer|Llama2Tokenizer|HuggingFaceTokenizer|"
-             "TikTokenizer|FairseqTokenizer|PretrainedFromHF",
+             "TikTokenizer|FairseqTokenizer",
      "--tokenizer-model", "; give it"},
     {NEEDS = "--tokenizer-type BertWordPieceLowerCase|BertWordPieceCase", "--vocab-file", "; give its vocab.txt"},
 
@@ -231,7 +231,7 @@ const struct flag_rule rules_of_data[] = {
     {EXCLUDES = "--train-weighted-split-paths", "--train-weighted-split-paths-path", ", which says the same"},
     {EXCLUDES = "--valid-weighted-split-paths", "--valid-weighted-split-paths-path", ", which says the same"},
     {EXCLUDES = "--test-weighted-split-paths", "--test-weighted-split-paths-path", ", which says the same"},
-    {EXCLUDES = "--split",
+    {IDLE_WITH = "--split",
      "--train-data-path, --valid-data-path, --test-data-path, --per-split-data-args-path, "
      "--train-weighted-split-paths, --valid-weighted-split-paths, --test-weighted-split-paths, "
      "--train-weighted-split-paths-path, --valid-weighted-split-paths-path, --test-weighted-split-paths-path",

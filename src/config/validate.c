@@ -113,11 +113,40 @@ static void validate_trained_tokenizer(struct config *config, enum config_use us
                  LEAST);
 }
 
-static void validate_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
-    if (config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "PretrainedFromHF") == 0) {
-        free(config->data.tokenizer_type);
-        config->data.tokenizer_type = memory_string("HuggingFaceTokenizer");
+// Types of forks, whose files and ids are those of HuggingFaceTokenizer. Pai-Megatron-Patch takes the files from
+// --load and does not pad the embedding; the sizes are those of the published tokenizers.
+static void read_fork_tokenizer(struct config *config) {
+    static const struct {
+        const char *type;
+        enum config_sizing sizing;
+        int64_t size;  // 0: not Pai's
+    } forks[] = {{"PretrainedFromHF", SIZING_ALL, 0},      {"HFTokenizer", SIZING_OWN, 0},
+                 {"LLamaTokenizer", SIZING_OWN, 32000},    {"LLama2Tokenizer", SIZING_OWN, 32000},
+                 {"MistralTokenizer", SIZING_OWN, 32000},  {"MixtralTokenizer", SIZING_OWN, 32000},
+                 {"LLama3Tokenizer", SIZING_OWN, 128000},  {"Qwen2Tokenizer", SIZING_OWN, 151643},
+                 {"Qwen3Tokenizer", SIZING_OWN, 151643},   {"DeepSeekV2Tokenizer", SIZING_BUT_TWO, 100000},
+                 {"BaichuanTokenizer", SIZING_OWN, 64000}, {"YiTokenizer", SIZING_OWN, 64000},
+                 {"FalconTokenizer", SIZING_OWN, 65024},   {"OPTTokenizer", SIZING_OWN, 50265},
+                 {"QwenTokenizer", SIZING_OWN, 151851}};
+    struct config_data *data = &config->data;
+    data->sizing = SIZING_ALL;
+    data->published_size = 0;
+    for (size_t i = 0; data->tokenizer_type && i < sizeof forks / sizeof forks[0]; i++) {
+        if (strcmp(data->tokenizer_type, forks[i].type) != 0)
+            continue;
+        const char *folder = config->run.load ? config->run.load : config->run.pretrained_checkpoint;
+        free(data->tokenizer_type);
+        data->tokenizer_type = memory_string("HuggingFaceTokenizer");
+        data->sizing = forks[i].sizing;
+        data->published_size = forks[i].size;
+        if (forks[i].size && data->extra_vocab_size < 0)
+            data->extra_vocab_size = 0;
+        if (forks[i].size && !data->tokenizer_model && folder)
+            data->tokenizer_model = memory_string(folder);
     }
+}
+
+static void validate_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
     // The defaults of pretrain_bert.py, pretrain_t5.py and pretrain_gpt.py.
     bool is_gpt = config->model.form == CONFIG_GPT;
     bool is_assumed = !config->data.tokenizer_type && (config->data.vocab_file || config->data.merge_file);
@@ -204,6 +233,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_family(config, &complaints);
     join_encoder_stages(config, &complaints);
     validate_deepspeed(config, &complaints);
+    read_fork_tokenizer(config);
     validate_model(config, &complaints);
     validate_features(config, &complaints);
     config->run.params_dtype = config->run.bf16 ? "bf16" : config->run.fp16 ? "fp16" : "fp32";

@@ -37,6 +37,17 @@ static void warn_of_size(const struct config *config, int64_t size) {
                   config->data.vocab_size > size ? "; --padded-vocab-size sets the rows of the embedding" : "");
 }
 
+// The embedding of a fork has no rows for added tokens but those that its padding, or --extra-vocab-size, leaves.
+static void size_as_forks(struct config *config, const struct tokenizer *tokenizer) {
+    int64_t size = config->data.sizing == SIZING_OWN       ? tokenizer_own_size(tokenizer)
+                   : config->data.sizing == SIZING_BUT_TWO ? tokenizer_vocab_size(tokenizer) - 2
+                                                           : tokenizer_vocab_size(tokenizer);
+    int64_t multiple = config->data.extra_vocab_size < 0 ? config->model.make_vocab_size_divisible_by : 1;
+    int64_t rows = size + (config->data.extra_vocab_size < 0 ? 0 : config->data.extra_vocab_size);
+    if (config->model.padded_vocab_size == 0)
+        config->model.padded_vocab_size = (rows + multiple - 1) / multiple * multiple;
+}
+
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config) {
     *tokenizer = NULL;
     // One that is still to be trained: its size is known.
@@ -57,6 +68,7 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
         strcmp(config->data.tokenizer_type, "GPT2BPETokenizer") == 0)
         config->data.vocab_size = tokenizer_vocab_size(*tokenizer);
     warn_of_size(config, tokenizer_vocab_size(*tokenizer));
+    size_as_forks(config, *tokenizer);
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
         tokenizer_free(*tokenizer);
         *tokenizer = NULL;

@@ -91,6 +91,20 @@ cmp -s "$work/plain/iter_0000004/model.safetensors" "$work/fim1/iter_0000004/mod
 expect 2 "--fim-suffix-token <s> is not a token of this tokenizer" "${fim[@]}" --fim-suffix-token "<s>"
 expect 0 "iteration        4/" "${fim[@]}" --fim-split-sample "<file_sep>" --fim-fragment-rate 0.5 --fim-no-prefix "def f1"
 
+# Pai-Megatron-Patch's tokenizers: of the folder of --load, with a row for each token of the model and those of
+# --extra-vocab-size. Megatron-DeepSpeed's HFTokenizer pads the tokens of the model.
+tokens=330
+pai=("$BEVATRON" train --dry-run --mock-data "${run[@]:3}" --train-iters 1 --load tests/golden/fim)
+rows() {  # FIRST: rows of the embedding in the dry run
+    grep -o "word_embeddings.weight *([0-9]*" "$work/out" | grep -o "[0-9]*$"
+}
+expect 0 "--patch-tokenizer-type means --tokenizer-type HuggingFaceTokenizer" "${pai[@]}" --patch-tokenizer-type LLamaTokenizer --extra-vocab-size 37
+[ "$(rows)" = $((tokens + 37)) ] && pass || fail "$(rows) rows for $tokens tokens and 37"
+expect 0 "parameters" "${pai[@]}" --tokenizer-type HFTokenizer --tokenizer-model tests/golden/fim --make-vocab-size-divisible-by 1000
+[ "$(rows)" = $(((tokens + 999) / 1000 * 1000)) ] && pass || fail "$(rows) rows for HFTokenizer"
+expect 0 "assuming the published vocabulary, padded to 151936 tokens" "${pai[@]}" --load "$work/none" --patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 293
+expect 0 "assuming the published vocabulary, padded to 129280 tokens" "${pai[@]}" --tokenizer-type HuggingFaceTokenizer --tokenizer-model deepseek-ai/DeepSeek-V3
+
 # BigCode's scripts have no --fim-data.
 expect 0 "--fim-rate has no effect without --fim-data" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-rate 0.5
 

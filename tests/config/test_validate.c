@@ -197,8 +197,6 @@ TEST(contradictions) {
          "needs --model bert --bert-no-binary-head: it is for RoBERTa's samples"},
         {BY_ITERS "--model bert --bert-no-binary-head --mask-whole-words",
          "--mask-whole-words needs --sample-break-mode"},
-        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --train-data-path d --split 1",
-         "--split does not work with --train-data-path"},
         {BY_ITERS "--split a,b", "--split takes up to three shares, e.g. 969,30,1, not \"a,b\""},
         {BY_ITERS "--split 0,0,0", "--split takes"},
         {BY_ITERS "--split 1,2,3,4", "--split takes"},

@@ -83,6 +83,7 @@ int hf_tokenizer_open_text(struct tokenizer *tokenizer, const struct tokenizer_o
     model->adds_specials = !options->hf_without_specials;
     tokenizer->kind = &tokenizer_kind_hf;
     tokenizer->vocab_size = hf->size > hf->count ? hf->size : hf->count;
+    tokenizer->own_size = hf->model_count;
     tokenizer->eod = find_end(hf, name);
     return 0;
 }

@@ -10,6 +10,7 @@
 struct tokenizer {
     const struct tokenizer_kind *kind;
     int64_t vocab_size;
+    int64_t own_size;  // without added tokens; 0: all are its own
     int32_t eod;
     void *model;
 };

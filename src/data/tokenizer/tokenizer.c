@@ -63,9 +63,6 @@ static int unknown_type(const char *type) {
     struct buffer names = {0};
     list_types(&names);
     const char *why = "is not a tokenizer type";
-    if (strcmp(type, "HFTokenizer") == 0)
-        why = "is not supported, because it does not count added tokens; give HuggingFaceTokenizer, which counts all, "
-              "and --padded-vocab-size if the embedding has another size";
     if (strcmp(type, "auto") == 0)
         why = "is for train with text; here, train a tokenizer first (`bevatron tokenizer train`), and name its files";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
@@ -127,9 +124,11 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
-    // Megatron-DeepSpeed's and BigCode's names, with the same ids and the same size.
-    if (strcmp(type, "PretrainedFromHF") == 0 || strcmp(type, "TokenizerFromFile") == 0)
-        type = tokenizer_kind_hf.name;
+    // Megatron-DeepSpeed's and BigCode's names, with the same ids.
+    static const char *const forks[] = {"PretrainedFromHF", "HFTokenizer", "TokenizerFromFile"};
+    for (size_t i = 0; i < sizeof forks / sizeof forks[0]; i++)
+        if (strcmp(type, forks[i]) == 0)
+            type = tokenizer_kind_hf.name;
     const struct tokenizer_kind *kind = NULL;
     for (size_t i = 0; i < KIND_COUNT; i++)
         if (strcmp(type, kinds[i]->name) == 0)
@@ -180,6 +179,10 @@ const char *tokenizer_type(const struct tokenizer *tokenizer) {
 
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer) {
     return tokenizer->vocab_size;
+}
+
+int64_t tokenizer_own_size(const struct tokenizer *tokenizer) {
+    return tokenizer->own_size ? tokenizer->own_size : tokenizer->vocab_size;
 }
 
 int32_t tokenizer_eod(const struct tokenizer *tokenizer) {

@@ -40,6 +40,7 @@ void tokenizer_free(struct tokenizer *tokenizer);  // NULL is fine
 
 const char *tokenizer_type(const struct tokenizer *tokenizer);
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // all ids are below it; unpadded
+int64_t tokenizer_own_size(const struct tokenizer *tokenizer);    // without added tokens
 int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 if there is none
 
 // Appends the bytes of the ids. An id without a token is an error, and then nothing is appended.
