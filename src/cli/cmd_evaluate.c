@@ -16,10 +16,8 @@
 #include "evaluate/tasks.h"
 #include "plan/setup.h"
 #include "train/automatic.h"
-#include "train/cloze.h"
-#include "train/datasets.h"
 #include "train/evaluate.h"
-#include "train/retrieval.h"
+#include "train/datasets.h"
 #include "train/state.h"
 
 #include <inttypes.h>

@@ -9,12 +9,11 @@
 #include "cli/planner.h"
 #include "config/flag_rows.h"
 #include "plan/calibrate.h"
-#include "plan/hardware_file.h"
+#include "plan/hardware.h"
 #include "plan/report.h"
 #include "plan/timeline.h"
 #include "train/automatic.h"
 #include "train/dry_run.h"
-#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "train/automatic.h"
 #include "train/dry_run.h"
-#include "train/save_folder.h"
+#include "train/saver.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

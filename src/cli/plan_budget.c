@@ -8,9 +8,8 @@
 #include "base/pool.h"
 #include "base/progress.h"
 #include "plan/budget.h"
-#include "plan/search_report.h"
+#include "plan/search.h"
 #include "train/dry_run.h"
-#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <math.h>

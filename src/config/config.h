@@ -11,9 +11,7 @@
 #define CONFIG_CONFIG_H
 
 #include "base/json.h"
-#include "config/config_experts.h"
 #include "config/model_value.h"
-#include "config/config_rope.h"
 #include "config/flag.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -219,8 +217,8 @@ struct config_machine {
     char *cpu_kernels;  // for matmuls, by name; NULL for the best on this processor
     int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
     int64_t context_parallel_size;
-    struct string_list cp_comm_type;  // one for all layers, or one for each; see config_context.h
-    struct string_list hierarchical_context_parallel_sizes;  // of a2a+p2p, see config_context.h
+    struct string_list cp_comm_type;                         // one for all layers, or one for each; see below
+    struct string_list hierarchical_context_parallel_sizes;  // of a2a+p2p, see below
     int64_t expert_model_parallel_size;                      // ranks that the experts are split over
     bool overlap_moe_expert_parallel_comm;
     bool sequence_parallel;
@@ -237,7 +235,7 @@ struct config_machine {
     char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     bool deepspeed;
-    char *deepspeed_config;     // a DeepSpeed file, see deepspeed.h
+    char *deepspeed_config;     // a DeepSpeed file, see deepspeed.c
     int64_t zero_stage;         // ZeRO stage, 0 for none; the file's takes precedence
     char *pp_partition_method;  // NULL | "type:transformer" | "type:transformer|embedding"
     int64_t ddp_bucket_size, ddp_num_buckets;
@@ -433,7 +431,6 @@ int64_t config_stage_layers(const struct config *config, int64_t stage);
 // The layers of a stage, plus an embedding or a head that counts as a layer; chunks divide this evenly.
 int64_t config_stage_places(const struct config *config, int64_t stage);
 // --pipeline-model-parallel-layout as "Et|tt|tL", to be freed; NULL if there is none, or it is not readable.
-char *config_expand_layout(const struct config *config);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
 // A chunk has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
@@ -498,5 +495,23 @@ int config_match_schedule(struct config *config, const struct json *object, cons
 // Appends the run's other differences from the configuration in `json` (the text of a config.json): "--seed is 1234
 // there and 99 here, …". Nothing if samples and updates are the same.
 void config_list_changes(const struct config *config, const char *json, struct buffer *out);
+
+// ---- ranks that exchange heads ----
+
+// Attention across the context-parallel ranks of a layer (--cp-comm-type): all gather keys and values, all exchange
+// heads (a2a), or groups of neighbours exchange heads and gather keys and values of their heads from the other groups
+// (a2a+p2p). The first is the last with groups of one rank, the second with one group of all.
+
+// Number of neighbouring ranks of a layer that exchange heads, 1 if none do; and the maximum over all layers.
+int64_t config_layer_head_ranks(const struct config *config, int64_t layer);
+int64_t config_head_ranks(const struct config *config);
+// Both for layers with several groups of several ranks each (a2a+p2p); 1 if there is no such layer.
+int64_t config_near_ranks(const struct config *config);
+// Whether some layer has this --cp-comm-type.
+bool config_has_cp_comm_type(const struct config *config, const char *type);
+// The two --hierarchical-context-parallel-sizes: the ranks of a group, and the groups. -1 if they are not two sizes.
+int config_hierarchy(const struct config *config, int64_t sizes[2]);
+// One of them: a whole number of 1 or more. -1 for any other text.
+int config_hierarchy_size(const char *text, int64_t *size);
 
 #endif

@@ -1,13 +1,18 @@
 // Division of a model's layers into the chunks of a pipeline. The i-th chunk of a stage has number i * stages + stage,
 // as in parallel/schedule.h. A stage's layers are divided evenly among its chunks, and chunks are numbered in the order
 // of the layers. An embedding or a head that counts as a layer takes the place of one in the first or last chunk, which
-// then may have no layers at all. --pipeline-model-parallel-layout replaces all of this.
+// then may have no layers at all. --pipeline-model-parallel-layout (pipeline_layout.h) replaces all of this.
+//
+// Also the context-parallel ranks that exchange heads.
+#include "base/buffer.h"
 #include "config/config.h"
 #include "config/pipeline_layout.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
-char *config_expand_layout(const struct config *config) {
+static char *config_expand_layout(const struct config *config) {
     struct layout_mistake mistake;
     const char *text = config->machine.pipeline_model_parallel_layout;
     return text ? pipeline_layout_expand(text, &mistake) : NULL;
@@ -128,4 +133,164 @@ struct config_chunk config_chunk(const struct config *config, int64_t number) {
     *(is_encoder ? &result.encoder_count : &result.decoder_count) = count;
     result.depths = result.ends ? config->model.mtp_num_layers : 0;
     return result;
+}
+
+struct expansion {
+    const char *text, *at;
+    struct buffer out;
+    struct layout_mistake mistake;
+};
+
+static int fail(struct expansion *expansion, const char *what) {
+    expansion->mistake = (struct layout_mistake){what, (size_t)(expansion->at - expansion->text)};
+    return -1;
+}
+
+static void skip_commas(struct expansion *expansion) {
+    expansion->at += strspn(expansion->at, ",");
+}
+
+// Repeats the text from `first` on by a following *N, which must be there if `is_needed`.
+static int take_times(struct expansion *expansion, size_t first, bool is_needed) {
+    skip_commas(expansion);
+    if (*expansion->at != '*')
+        return is_needed ? fail(expansion, "a * and a number must follow a parenthesis") : 0;
+    expansion->at++;
+    skip_commas(expansion);
+    size_t digits = strspn(expansion->at, "0123456789"), length = expansion->out.length - first;
+    if (digits == 0 || digits > 6)
+        return fail(expansion, "a number of at most six digits must follow *");
+    size_t times = (size_t)strtoll(expansion->at, NULL, 10);
+    if (length > 0 && times > LAYOUT_MOST_SYMBOLS / length)
+        return fail(expansion, "it stands for too many layers");
+    expansion->at += digits;
+    if (times == 0)
+        expansion->out.length = first;
+    else
+        buffer_reserve(&expansion->out, (times - 1) * length);
+    for (size_t i = 1; i < times && length > 0; i++)
+        buffer_append(&expansion->out, expansion->out.data + first, length);
+    return expansion->out.length > LAYOUT_MOST_SYMBOLS ? fail(expansion, "it stands for too many layers") : 0;
+}
+
+static int take_symbol(struct expansion *expansion) {
+    size_t first = expansion->out.length;
+    char symbol = *expansion->at;
+    if (symbol == 0 || !strchr("EtmL|", symbol))
+        return fail(expansion, symbol == '('
+                                   ? "parentheses do not nest"
+                                   : "a layout has E (embedding), t (layer), m (multi-token prediction), L (loss), | "
+                                     "between chunks, and numbers behind *");
+    buffer_append(&expansion->out, &symbol, 1);
+    expansion->at++;
+    return take_times(expansion, first, false);
+}
+
+static int take_group(struct expansion *expansion) {
+    size_t first = expansion->out.length;
+    expansion->at++;
+    skip_commas(expansion);
+    if (*expansion->at == ')')
+        return fail(expansion, "there is nothing in the parentheses");
+    for (; *expansion->at != ')'; skip_commas(expansion)) {
+        if (*expansion->at == 0)
+            return fail(expansion, "a parenthesis is not closed");
+        if (take_symbol(expansion) < 0)
+            return -1;
+    }
+    expansion->at++;
+    return take_times(expansion, first, true);
+}
+
+char *pipeline_layout_expand(const char *text, struct layout_mistake *mistake) {
+    struct expansion expansion = {.text = text, .at = text};
+    int status = 0;
+    for (skip_commas(&expansion); *expansion.at && status == 0; skip_commas(&expansion))
+        status = *expansion.at == '(' ? take_group(&expansion) : take_symbol(&expansion);
+    *mistake = expansion.mistake;
+    if (status < 0) {
+        buffer_free(&expansion.out);
+        return NULL;
+    }
+    buffer_append(&expansion.out, "", 1);
+    return (char *)expansion.out.data;
+}
+
+int64_t pipeline_layout_chunks(const char *expanded) {
+    int64_t count = 1;
+    for (; *expanded; expanded++)
+        count += *expanded == '|';
+    return count;
+}
+
+// Counts symbols of the chunks from `first` up to `end`.
+static int64_t count_symbols(const char *expanded, int64_t first, int64_t end, char symbol) {
+    int64_t chunk = 0, count = 0;
+    for (; *expanded && chunk < end; expanded++) {
+        count += chunk >= first && *expanded == symbol;
+        chunk += *expanded == '|';
+    }
+    return count;
+}
+
+int64_t pipeline_layout_count(const char *expanded, int64_t chunk, char symbol) {
+    return count_symbols(expanded, chunk, chunk + 1, symbol);
+}
+
+int64_t pipeline_layout_before(const char *expanded, int64_t chunk, char symbol) {
+    return count_symbols(expanded, 0, chunk, symbol);
+}
+
+int config_hierarchy_size(const char *text, int64_t *size) {
+    char *end = NULL;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != 0 || value < 1 || value > INT32_MAX)
+        return -1;
+    *size = value;
+    return 0;
+}
+
+int config_hierarchy(const struct config *config, int64_t sizes[2]) {
+    const struct string_list *given = &config->machine.hierarchical_context_parallel_sizes;
+    if (given->count != 2)
+        return -1;
+    for (int i = 0; i < 2; i++)
+        if (config_hierarchy_size(given->items[i], &sizes[i]) < 0)
+            return -1;
+    return 0;
+}
+
+bool config_has_cp_comm_type(const struct config *config, const char *type) {
+    bool has_it = false;
+    for (int64_t i = 0; i < config->machine.cp_comm_type.count; i++)
+        has_it |= strcmp(config->machine.cp_comm_type.items[i], type) == 0;
+    return has_it;
+}
+
+int64_t config_layer_head_ranks(const struct config *config, int64_t layer) {
+    const struct string_list *types = &config->machine.cp_comm_type;
+    int64_t sizes[2];
+    if (types->count == 0 || config->machine.context_parallel_size <= 1)
+        return 1;
+    const char *type = types->items[layer < types->count ? layer : types->count - 1];
+    if (strcmp(type, "a2a") == 0)
+        return config->machine.context_parallel_size;
+    return strcmp(type, "a2a+p2p") == 0 && config_hierarchy(config, sizes) == 0 ? sizes[0] : 1;
+}
+
+int64_t config_head_ranks(const struct config *config) {
+    int64_t most = 1;
+    for (int64_t i = 0; i < config->machine.cp_comm_type.count; i++) {
+        int64_t ranks = config_layer_head_ranks(config, i);
+        most = ranks > most ? ranks : most;
+    }
+    return most;
+}
+
+int64_t config_near_ranks(const struct config *config) {
+    int64_t sizes[2];
+    if (config->machine.context_parallel_size <= 1 || !config_has_cp_comm_type(config, "a2a+p2p") ||
+        config_hierarchy(config, sizes) < 0)
+        return 1;
+    return sizes[0] < config->machine.context_parallel_size ? sizes[0] : 1;
 }

@@ -1,9 +1,8 @@
-// DeepSpeed's configuration file. See deepspeed.h. Names and defaults are those of DeepSpeed's documentation.
-#include "config/deepspeed.h"
+// DeepSpeed's configuration file. See validate.h. Names and defaults are those of DeepSpeed's documentation.
+#include "config/validate.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "config/validate.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -2,12 +2,15 @@
 // name, field, default, range, help, and its uses. There are no other lists of flags: code that needs some of them
 // iterates over the rows. Names are Megatron-LM's; where its default depends on its version, the row has that of the
 // classic releases (--eval-interval 1000). Rows marked ADVANCED are not in the short --help; rows marked NOT_YET accept
-// only the default, until the feature is built. Other names of these flags are in flags_aliases.c, those of other
-// programs in flags_synonyms.c, Megatron's flags without a row in flags_megatron.c.
+// only the default, until the feature is built. Other names of these flags are in flags_synonyms.c,
+// Megatron's flags without a row in flags_megatron.c.
 #ifndef CONFIG_FLAGS_H
 #define CONFIG_FLAGS_H
 
 #include "config/flag.h"
+#include "config/model_value.h"
+#include <stddef.h>
+#include <stdint.h>
 
 // Bits of a row's `uses`.
 enum flag_use {
@@ -74,7 +77,7 @@ enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
 extern const struct flag_rows flags_model, flags_experts, flags_training, flags_data, flags_checkpoints, flags_report,
     flags_machine;
 
-extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
+extern const struct flag_alias flags_aliases[];     // of flags_synonyms.c; ends with a row without a name
 extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c; its last row has no names
 
 // Megatron's flags without a row, from flags_megatron.c; spaces separate them.
@@ -86,7 +89,7 @@ extern const char flags_other_models[];
 extern const char flags_torchrun[];
 extern const char flags_refused[];
 
-// Flags of Megatron's forks, from flags_forks.c.
+// Flags of Megatron's forks.
 extern const char flags_forks_always_so[];
 extern const char flags_forks_only_speed[];
 extern const char flags_forks_no_meaning[];
@@ -96,5 +99,28 @@ extern const char flags_pai_dataset[];
 extern const char flags_deepspeed_checkpoint[];
 extern const char flags_deepspeed_experts[];
 extern const char flags_distillation[];
+
+// ---- published models by name; internal to this folder ----
+
+struct preset {
+    const char *name;
+    int64_t layers, hidden, heads, positions;
+    int64_t vocabulary;      // rows of the released embedding: a plan uses it as the tokenizer's size
+    int64_t vocab_multiple;  // --make-vocab-size-divisible-by
+    const char *kind;        // flags of its family, "--flag value …"
+    const char *more;        // flags of its own, or ""
+    const char *parameters;  // as published
+    const char *source;
+};
+
+// A family named by --model that is another form with other flags.
+struct preset_family {
+    enum config_form name, form;
+    const char *kind;  // "--flag value …"
+};
+
+// Row i of each table, NULL after the last.
+const struct preset *preset_at(size_t i);
+const struct preset_family *preset_family_at(size_t i);
 
 #endif

@@ -1,7 +1,7 @@
-// Names of a run's flags in other programs: Hugging Face's Trainer, nanoGPT, llm.c, fairseq, NeMo, DeepSpeed,
-// torchtitan, LitGPT, axolotl and forks of Megatron-LM. These names are not accepted, because their units and defaults
-// differ too often; the error says what to use instead, by meaning rather than by spelling. Names of Megatron or of
-// this program do not belong here.
+// Other names of a run's flags. The first table has names in other programs: Hugging Face's Trainer, nanoGPT, llm.c,
+// fairseq, NeMo, DeepSpeed, torchtitan, LitGPT, axolotl and forks of Megatron-LM. These names are not accepted,
+// because their units and defaults differ too often; the error says what to use instead, by meaning rather than by
+// spelling. Names of Megatron or of this program do not belong here.
 #include "config/flags.h"
 
 #define DATASET "text (.jsonl, .txt, a folder), or the PREFIX of a dataset that `bevatron preprocess` wrote"
@@ -232,5 +232,94 @@ const struct flag_synonym flags_synonyms[] = {
     {"--distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognized"},
     {"--cpu --use-cpu --no-cuda", "--device cpu", NULL},
     {"--gpu --cuda --use-gpu --use-cuda --accelerator", "--device cuda", NULL},
+    {0},
+};
+
+// The second table has names that are accepted: those of Megatron-LM v1.1 (2020) and its later releases, fairseq's,
+// and short forms. An old flag with several meanings has several rows, one after another.
+
+#define FSDP                                                                                                           \
+    "is taken as --use-distributed-optimizer: a rank keeps whole parameters here, which changes memory and no numbers"
+
+const struct flag_alias flags_aliases[] = {
+    {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
+    {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
+    {"--model-parallel-size", "--tensor-model-parallel-size", NULL, "is the old name of --tensor-model-parallel-size"},
+    {"--eval-only", "--skip-train", NULL, "is BigScience's name of --skip-train"},
+    {"--no-train", "--skip-train", NULL, "is BigScience's name of --skip-train"},
+    {"--check-for-spiky-loss", "--spike-policy", "warn", NULL},
+    {"--check-weight-hash-across-dp-replicas-interval", "--check-replicas", NULL, NULL},
+    {"--override-lr-scheduler", "--override-opt_param-scheduler", NULL,
+     "is the old name of --override-opt_param-scheduler"},
+    {"--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler", NULL,
+     "is the old name of --use-checkpoint-opt_param-scheduler"},
+    {"--checkpoint-activations", "--recompute-granularity", "full",
+     "is now --recompute-granularity full --recompute-method uniform"},
+    {"--checkpoint-activations", "--recompute-method", "uniform", NULL},
+    {"--checkpoint-num-layers", "--recompute-num-layers", NULL, "is the old name of --recompute-num-layers"},
+    {"--checkpoint-activations-method", "--recompute-method", NULL,
+     "is now --recompute-granularity full --recompute-method"},
+    {"--checkpoint-activations-method", "--recompute-granularity", "full", NULL},
+    {"--activations-checkpoint-method", "--recompute-method", NULL,
+     "is now --recompute-granularity full --recompute-method"},
+    {"--activations-checkpoint-method", "--recompute-granularity", "full", NULL},
+    {"--activations-checkpoint-granularity", "--recompute-granularity", NULL,
+     "is the old name of --recompute-granularity"},
+    {"--activations-checkpoint-num-layers", "--recompute-num-layers", NULL,
+     "is the old name of --recompute-num-layers"},
+    {"--distribute-checkpointed-activations", "--distribute-saved-activations", NULL,
+     "is the old name of --distribute-saved-activations"},
+    {"--fp32-allreduce", "--accumulate-allreduce-grads-in-fp32", NULL,
+     "is the old name of --accumulate-allreduce-grads-in-fp32"},
+    {"--muon-use-nesterov", "--muon-nesterov", NULL, "is the old name of --muon-nesterov"},
+    {"--apply-wd-to-qk-layernorm", "--wd-mult", "*.[qk]_layernorm.*=1", NULL},
+    {"--min-scale", "--min-loss-scale", NULL, "is the old name of --min-loss-scale"},
+    {"--tokens-per-sample", "--seq-length", NULL, "is fairseq's name of --seq-length"},
+    {"--lr-scheduler", "--lr-decay-style", NULL, "is fairseq's name of --lr-decay-style"},
+    {"--warmup-updates", "--lr-warmup-iters", NULL, "is fairseq's name of --lr-warmup-iters"},
+    {"--total-num-update", "--lr-decay-iters", NULL, "is fairseq's name of --lr-decay-iters"},
+    {"--end-learning-rate", "--min-lr", NULL, "is fairseq's name of --min-lr"},
+    {"--power", "--lr-decay-power", NULL, "is fairseq's name of --lr-decay-power"},
+    {"--max-update", "--train-iters", NULL, "is fairseq's name of --train-iters"},
+    {"--fp8-hybrid", "--fp8-format", "hybrid", "is the old name of --fp8-format hybrid"},
+    {"--layernorm-epsilon", "--norm-epsilon", NULL, "is the old name of --norm-epsilon"},
+    {"--ict-head-size", "--biencoder-projection-dim", NULL, "is the old name of --biencoder-projection-dim"},
+    {"--ict-load", "--load", NULL, NULL},
+    {"--recompute-activations", "--recompute-granularity", "selective", NULL},
+    {"--use-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--persistent-save-interval", "--save-interval", NULL, NULL},
+    {"--pad-vocab-size-to", "--padded-vocab-size", NULL, "is Megatron-DeepSpeed's name of --padded-vocab-size"},
+    {"--tokenizer-name-or-path", "--tokenizer-model", NULL, "is Megatron-DeepSpeed's name of --tokenizer-model"},
+    {"--num-key-value-heads", "--num-query-groups", NULL, "means --group-query-attention --num-query-groups"},
+    {"--num-key-value-heads", "--group-query-attention", "true", NULL},
+    {"--wandb-name", "--wandb-exp-name", NULL, "is another name of --wandb-exp-name"},
+    {"--wandb-project-name", "--wandb-project", NULL, "is another name of --wandb-project"},
+    {"--wandb-entity-name", "--wandb-entity", NULL, "is another name of --wandb-entity"},
+    {"--no-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
+    {"--disable-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
+    {"--disable-log-loss-scale-to-tensorboard", "--no-log-loss-scale-to-tensorboard", NULL, NULL},
+    // Sharded parameters: what a rank keeps between steps changes no numbers.
+    {"--use-megatron-fsdp", "--use-distributed-optimizer", "true", FSDP},
+    {"--use-torch-fsdp2", "--use-distributed-optimizer", "true", FSDP},
+    {"--use-custom-fsdp", "--use-distributed-optimizer", "true", FSDP},
+    {"--do-layernorm-bias-weight-decay", "--wd-mult", "*=1", NULL},
+    // Forks: Pai-Megatron-Patch, Megatron-DeepSpeed, BigCode.
+    {"--intermediate-size", "--ffn-hidden-size", NULL, "is Pai-Megatron-Patch's name of --ffn-hidden-size"},
+    {"--n-head-kv", "--num-query-groups", NULL, "means --group-query-attention --num-query-groups"},
+    {"--n-head-kv", "--group-query-attention", "true", NULL},
+    {"--qk-nope-head-dim", "--qk-head-dim", NULL, "is Pai-Megatron-Patch's name of --qk-head-dim"},
+    {"--qk-rope-head-dim", "--qk-pos-emb-head-dim", NULL, "is Pai-Megatron-Patch's name of --qk-pos-emb-head-dim"},
+    {"--shared-moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size", NULL,
+     "is Pai-Megatron-Patch's name of --moe-shared-expert-intermediate-size"},
+    {"--use-llama2-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--use-mistral-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--use-alibi-mask", "--position-embedding-type", "alibi", NULL},
+    {"--rotary-position-embeddings-theta", "--rotary-base", NULL, "is Megatron-DeepSpeed's name of --rotary-base"},
+    {"--ds-sequence-parallel-size", "--context-parallel-size", NULL,
+     "means --context-parallel-size with --cp-comm-type a2a"},
+    {"--ds-sequence-parallel-size", "--cp-comm-type", "a2a", NULL},
+    {"--patch-tokenizer-type", "--tokenizer-type", NULL,
+     "means --tokenizer-type HuggingFaceTokenizer, and --tokenizer-model as --load unless it is given"},
+    {"--tokenizer-file", "--tokenizer-model", NULL, "is BigCode's name of --tokenizer-model"},
     {0},
 };

@@ -27,7 +27,7 @@ enum latent_rope { LATENT_ROPE_UNSET, LATENT_ROPE_PLAIN, LATENT_ROPE_YARN };
 
 enum softmax_kind { SOFTMAX_PLAIN, SOFTMAX_OFF_BY_ONE, SOFTMAX_LEARNABLE };
 
-// Where the norms of a block are, see model/block.h.
+// Where the norms of a block are, see model/stack.h.
 enum norm_places {
     NORMS_BEFORE,   // of each sublayer
     NORMS_AFTER,    // each residual addition
@@ -127,7 +127,7 @@ struct config_model {
     int64_t mtp_num_layers;  // multi-token prediction: number of tokens predicted beyond the next; 0: none
     double mtp_loss_scaling_factor;
 
-    // Experts; see config_experts.c.
+    // Experts; see the functions below.
     int64_t num_experts;          // 0: every MLP is dense
     char *moe_layer_freq;         // "N", or a list with a 1 for each layer with experts
     int64_t moe_ffn_hidden_size;  // 0: ffn_hidden_size
@@ -151,5 +151,66 @@ struct config_model {
     int64_t moe_shared_expert_intermediate_size;  // 0: none
     bool moe_shared_expert_gate;
 };
+
+// ---- combined meaning of the flags of mixtures of experts ----
+
+struct config;
+
+// The layers with experts, their number, the width of one expert, and the losses that balance experts.
+bool *config_list_expert_layers(const struct config *config);  // one value for each layer of the decoder; to be freed
+int64_t config_expert_layers(const struct config *config);
+// The number including the depths of multi-token prediction, which are like the last layer.
+int64_t config_routed_layers(const struct config *config);
+// Whether some layers have MLPs for all tokens: those without experts, and shared experts.
+bool config_has_dense_mlps(const struct config *config);
+// Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
+bool config_upcycles_load(const struct config *config);
+int64_t config_expert_width(const struct config *config);
+bool config_same_expert_layers(const struct config *a, const struct config *b);
+int64_t config_group_best(const struct config *config);
+double config_router_factor(const struct config *config);    // of the chosen experts' weights
+double config_expert_capacity(const struct config *config);  // as a factor of the mean; 0: none
+struct config_balance {
+    double batch, sequence, global, z;  // coefficients; 0: no such loss
+};
+// Whether rows choose experts by Sinkhorn's algorithm.
+bool config_has_sinkhorn(const struct config *config);
+struct config_balance config_balance(const struct config *config);
+
+// Number of tensor-parallel ranks that split each expert.
+int64_t config_expert_slices(const struct config *config);
+// Number of ranks along each axis that the experts are split over: first ranks of the tensor axis that do not split the
+// same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
+// divide the axes.
+struct config_expert_ranks {
+    int64_t tensor, context, data;
+};
+int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks);
+
+// ---- combined meaning of the flags of rotary positions ----
+
+struct config;
+
+// YaRN: the factor (1 for none), the context length before it, and the turns of the pairs at the ends of its ramp.
+struct config_yarn {
+    double factor, length, fast, slow;
+};
+struct config_yarn config_yarn(const struct config *config);
+// Whether --use-rope-scaling changes anything. The dynamic kind changes the base, which two channels do not have: their
+// one frequency is the base to the power of 0.
+bool config_scales_rope(const struct config *config);
+// LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
+// those of the long factors.
+bool config_has_longrope(const struct config *config);
+// Reads numbers of at least 1e-6, separated by commas (NULL: none), the first `room` of them into `factors`. Returns
+// their count, -1 if the text is not such a list.
+int64_t config_rope_factors(const char *text, double *factors, int64_t room);
+// Rotary scaling's factor for the rotated channels of queries and keys; 1 for none.
+double config_rope_attention_factor(const struct config *config);
+// --no-rope-freq, 0 if it is beyond the last layer; and whether it disables a layer's rotary positions.
+int64_t config_no_rope_freq(const struct config *config);
+bool config_layer_skips_rope(const struct config *config, int64_t layer);
+// The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.
+int64_t config_rotary_channels(const struct config *config);
 
 #endif

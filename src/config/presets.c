@@ -1,10 +1,10 @@
 // Presets: a preset is a short command line that sets the flags that are not given. The table is in presets_table.c.
-#include "config/presets.h"
+#include "config/flags.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/words.h"
 #include "config/config.h"
-#include "config/deepspeed.h"
+#include "config/validate.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

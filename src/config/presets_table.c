@@ -1,6 +1,6 @@
 // The table of published models. Sizes are those of the papers and released configurations; tests compare every count
 // of parameters with that of transformers' own model of the same configuration.
-#include "config/presets.h"
+#include "config/flags.h"
 
 #define GPT ""
 #define OPT "--activation relu --position-offset 2 --attention-dropout 0 "

@@ -1,5 +1,5 @@
-// Checks rules between flags. See rules.h.
-#include "config/rules.h"
+// Checks rules between flags. See validate.h.
+#include "config/validate.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/flag_internal.h"

@@ -1,6 +1,6 @@
-// The rules between flags. See rules.h. Sorted by subject.
+// The rules between flags. See validate.h. Sorted by subject.
 #include "config/flags.h"
-#include "config/rules.h"
+#include "config/validate.h"
 
 #define NEEDS .kind = RULE_NEEDS, .flags
 #define BELONGS .kind = RULE_BELONGS, .flags

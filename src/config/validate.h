@@ -33,20 +33,55 @@ void validate_schedule(struct config *config, struct complaints *complaints);
 void derive_length_of_tokens(struct config *config);
 // Sizes that fp8 and fp4 matmuls can have; needs the model and the batch sizes.
 void validate_fp8(const struct config *config, struct complaints *complaints);
-// Rotary positions (validate_rope.c); completes the factor of LongRoPE.
+// Rotary positions (validate_attention.c); completes the factor of LongRoPE.
 void validate_rope(struct config *config, struct complaints *complaints);
 // The attention of tokens (validate_attention.c).
 void validate_attention(struct config *config, struct complaints *complaints);
 // Sizes of mixtures of experts, and the ranks that they are split over; needs the model.
 void validate_experts(struct config *config, struct complaints *complaints);
-// Iterations and ranks to profile; needs the number of ranks.
-void validate_profile(const struct config *config, struct complaints *complaints);
 // Injected faults; needs the number of ranks and the length of the run.
 void validate_inject(const struct config *config, enum config_use use, struct complaints *complaints);
-// --iterations-to-skip and --trigger-path.
-void validate_recovery(const struct config *config, struct complaints *complaints);
-void validate_stops(const struct config *config, struct complaints *complaints);
 // Refuses flags of features that are not implemented, and names those without effect.
 void validate_features(const struct config *config, struct complaints *complaints);
+
+// Rules between flags, as rows: one flag needs, belongs to or excludes another, or has no effect without or with it.
+// Rules that need computation are in validate_*.c.
+//
+// A row is written as on a command line. A term, "--gated-linear-unit", "--softmax-type learnable" or "--model bert
+// --bert-no-binary-head", holds if each of its flags holds: one with values ("--optimizer muon|adaptive_muon") if it
+// has one of them (a list: contains), one without if it differs from its default. Commas separate terms.
+
+enum rule_kind {
+    RULE_NEEDS,      // refused unless one of the others holds
+    RULE_BELONGS,    // like RULE_NEEDS, but useless without it: the remedy is to leave it out
+    RULE_EXCLUDES,   // refused together with one of the others
+    RULE_IDLE,       // a warning if the user gave it and none of the others holds
+    RULE_IDLE_WITH,  // a warning if the user gave it and one of the others holds
+};
+
+struct flag_rule {
+    enum rule_kind kind;
+    const char *flags;   // terms; the rule holds for each of them
+    const char *others;  // terms
+    const char *why;     // appended to the others, e.g. ", the folder of …"; with ";" it has the remedy, too
+    const char *when;    // terms; the rule applies if one of them holds. NULL: always
+    unsigned uses;       // the rule also holds for each flag that has one of these (enum flag_use)
+};
+
+// The tables (rules_table.c); each ends with a row without flags. Those of training apply only to CONFIG_TRAIN, those
+// of data not to CONFIG_GENERATE: other commands read the same files and do not use these flags.
+extern const struct flag_rule rules_always[], rules_of_data[], rules_of_training[];
+
+void rules_check(const struct flag_rule *rules, const struct config *config, struct complaints *complaints);
+
+// DeepSpeed's configuration file (--deepspeed --deepspeed_config FILE) in a run of Megatron-DeepSpeed. There DeepSpeed
+// clips gradients, scales the loss and shards states by its file, whatever Megatron's flags are, so here the file wins,
+// too, with a note where a flag differs. Its batch sizes and its precision must equal those of the flags. Members that
+// tune speed or logs are ignored; unknown members, and those that would change the run, are refused by name.
+
+// Reads config->machine.deepspeed_config if --deepspeed is given; config_apply_preset calls this.
+int config_apply_deepspeed(struct config *config);
+// Applies a file that has been read; errors call it `name`.
+int deepspeed_apply(struct config *config, const struct json *file, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 // A micro-batch: one record that passes from the loader to the layers, with one table of its fields. A dataset fills
 // rows of it, the loader hands it out, the step copies each rank's part to the device, and there the fields are tensors
-// under the same names (model/device_batch.h). To add a field, add a row to the table, code that fills it and code that
+// under the same names (model/layer.h). To add a field, add a row to the table, code that fills it and code that
 // reads it.
 //
 //   causal (GPT)             label t is token t + 1

@@ -14,7 +14,7 @@ struct attention {
     struct linear proj;   // (C, H V)
     int64_t H, G, D, V;   // heads of this rank; head sizes: of queries and keys, of values
     int first_head;       // the first head of this rank, among those of the whole layer
-    int kv_ranks;         // ranks that share its only head of keys and values, see key_slices.h; else 1
+    int kv_ranks;         // ranks that share its only head of keys and values, see below; else 1
     float scale, cap;     // of scores; cap: 0 for none
     int64_t alibi_heads;  // with ALiBi: the heads of the whole layer; else 0
     float alibi_scale;    // of its slopes
@@ -114,5 +114,26 @@ struct head_columns heads_columns(const struct attention *attention, const struc
 // the order of rows of heads.pass. heads_return sends it back to the owners of the tokens, who get all ranks' parts.
 void heads_take(const struct heads *heads, struct tensor all, const struct head_columns *columns, const char *name);
 void heads_return(const struct heads *heads, const struct head_columns *columns, struct tensor all, const char *name);
+
+// ---- heads that ranks share ----
+
+// Keys and values of heads that several ranks share, because there are more tensor-parallel ranks than such heads. If r
+// neighbouring ranks share a head, each holds 1 / r of the channels' rows. No row of a projection is held twice, so
+// weights, gradients, optimizer states and checkpoints need no special case. Each of the ranks attends with its own
+// queries and the whole head: keys and values are gathered after the projection, and in backward their gradients are
+// summed and split before it.
+//
+// Attention's packed tensor has queries (or nothing), then the keys and values of one head, 2 D columns. The slices
+// have the queries and 2 D / r columns. If heads are not shared, both are the same tensor.
+
+// The tensor of `columns` columns that a projection writes before key_slices_gather: in scratch, or `packed` itself.
+struct tensor key_slices_of(const struct attention *attention, const struct pass *pass, struct tensor packed,
+                            int64_t columns);
+// Completes `packed` from the slices of all ranks that share the head.
+void key_slices_gather(const struct attention *attention, const struct pass *pass, struct tensor packed,
+                       struct tensor slices);
+// The gradient of this rank's slices, of `columns` columns, from each rank's gradient of the whole head.
+struct tensor key_slices_scatter(const struct attention *attention, const struct pass *pass, struct tensor dpacked,
+                                 int64_t columns);
 
 #endif

@@ -1,5 +1,5 @@
-// The bi-encoder, forward and backward. See biencoder.h.
-#include "model/biencoder.h"
+// The bi-encoder, forward and backward. See model.h.
+#include "model/model.h"
 #include "base/memory.h"
 #include "model/head.h"
 #include "ops/device.h"

@@ -1,5 +1,5 @@
-// A transformer block, forward and backward. See block.h.
-#include "model/block.h"
+// A transformer block, forward and backward. See stack.h.
+#include "model/stack.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

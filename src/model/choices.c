@@ -1,7 +1,7 @@
 // From flags to choices. See choices.h.
 #include "model/choices.h"
 #include "base/error.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <string.h>

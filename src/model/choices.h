@@ -74,7 +74,7 @@ struct choices {
     bool scales_outputs;                       // see choices_output_deviation
     double hidden_dropout, attention_dropout;
     int parts, part;            // ranks that share each layer, and the number of this one
-    int kv_ranks;               // of them, those that share a head of keys and values, see key_slices.h
+    int kv_ranks;               // of them, those that share a head of keys and values, see attention.h
     int head_ranks;             // the most of any layer, see struct layer_choices
     bool splits_rows;           // sequence parallelism: these ranks split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP

@@ -2,7 +2,6 @@
 // text is generated, the memory does not change, so its keys and values are kept.
 #include "base/memory.h"
 #include "model/attention.h"
-#include "model/key_slices.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// One depth of multi-token prediction, forward and backward. See depth.h.
-#include "model/depth.h"
+// One depth of multi-token prediction, forward and backward. See model.h.
+#include "model/model.h"
 #include "base/memory.h"
 #include "ops/device.h"
 

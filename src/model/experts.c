@@ -6,7 +6,7 @@
 //
 // Rows are copied to R places, sorted by expert; only the device knows how many each expert has. If ranks split the
 // experts, each has a part of every expert's inner width, sends the same rows to the same places, and the results are
-// summed (expert_rows.c). If ranks share out the experts, rows go to the ranks that hold theirs and come back
+// summed (dispatch.c). If ranks share out the experts, rows go to the ranks that hold theirs and come back
 // (dispatch.c); a rank multiplies the rows that arrived and adds its experts' biases.
 #include "model/experts.h"
 #include "base/memory.h"

@@ -4,7 +4,7 @@
 // sample goes through a dense layer and tanh, then to two classes.
 //
 // Logits are the largest tensor of many models. If they would take more than LOGITS_AT_ONCE_BYTES, or with
-// --logits-at-once, they are computed for some rows at a time and never kept (head_rows.c). Their losses and gradients
+// --logits-at-once, they are computed for some rows at a time and never kept (head.c). Their losses and gradients
 // are then computed when the backward pass begins, or if none follows, in the forward pass.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
@@ -73,19 +73,6 @@ void head_backward_fp8(const struct head *head, const struct pass *pass, const s
 
 // Rows of logits, of `rows`, to compute at a time: all if they are kept.
 int64_t head_rows_at_once(const struct head *head, const struct pass *pass, int64_t rows);
-// logits (rows, V) of features (rows, E), capped.
-void head_multiply(const struct head *head, const struct pass *pass, struct tensor features, struct tensor logits);
-// losses (rows) fp32 of logits; replaces the logits by their gradients, see head_add_loss.
-void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
-                 float cap, struct tensor losses);
-// Computes from the gradient of logits (rows, V) dfeatures (rows, E), before the sum over ranks, and the gradients of
-// weight and bias, which are added to unless the pass is the first.
-void head_multiply_backward(const struct head *head, const struct pass *pass, struct tensor dlogits,
-                            struct tensor features, struct tensor dfeatures);
-// Adds the losses of logits that are not kept; if dfeatures (N, E) is given, computes it and the gradients of weight
-// and bias.
-void head_by_rows(const struct head *head, const struct pass *pass, const struct head_flight *flight,
-                  struct tensor dfeatures);
 
 struct pair_head {
     struct linear dense;   // (C, C)

@@ -1,4 +1,5 @@
-// Norms, and services of a pass for layers. See layer.h.
+// Norms, and services of a pass for layers; copies between the device and host memory beside the computation. See
+// layer.h.
 #include "model/layer.h"
 #include "base/memory.h"
 
@@ -148,4 +149,70 @@ void norm_backward(const struct norm *norm, const struct pass *pass, const struc
                                        .ddelta_bias = gradient->residual.dbias,
                                        .dropout = gradient->residual.dropout,
                                    });
+}
+
+struct device_batch device_batch_in_block(const struct batch_form *form, void *block) {
+    static const enum dtype dtypes[] = {
+        [ELEMENT_I64] = DTYPE_I64, [ELEMENT_I32] = DTYPE_I32, [ELEMENT_F32] = DTYPE_F32};
+    struct batch addresses = batch_in_block(form, block);
+    struct device_batch batch = {.form = *form};
+    for (int i = 0; i < BATCH_FIELD_COUNT; i++) {
+        enum batch_field field = (enum batch_field)i;
+        if (addresses.fields[i])
+            batch.fields[i] =
+                tensor_1d(addresses.fields[i], dtypes[batch_rule(field)->element], batch_elements(form, field));
+    }
+    return batch;
+}
+
+void input_offload_open(struct input_offload *offload, struct device *device) {
+    offload->device = device;
+    offload->queued = device->ops->event_create(device);
+    for (int i = 0; i < OFFLOAD_SLOTS; i++) {
+        offload->left[i] = device->ops->event_create(device);
+        offload->arrived[i] = device->ops->event_create(device);
+    }
+}
+
+void input_offload_close(struct input_offload *offload) {
+    if (!offload->device)
+        return;
+    device_synchronize(offload->device);
+    offload->device->ops->event_free(offload->device, offload->queued);
+    for (int i = 0; i < OFFLOAD_SLOTS; i++) {
+        offload->device->ops->event_free(offload->device, offload->left[i]);
+        offload->device->ops->event_free(offload->device, offload->arrived[i]);
+    }
+    offload->device = NULL;
+}
+
+// Makes `stream` wait for all work enqueued on the compute stream so far.
+static void follow_compute(const struct input_offload *offload, enum stream stream) {
+    offload->device->ops->event_record(offload->device, offload->queued, STREAM_COMPUTE);
+    offload->device->ops->stream_wait(offload->device, stream, offload->queued);
+}
+
+struct tensor input_offload_send(struct input_offload *offload, struct tensor x, int slot) {
+    struct tensor home = arena_2d(&offload->arena, x.dtype, x.shape[0], x.shape[1]);
+    follow_compute(offload, STREAM_BACK);
+    offload->device->ops->copy_out(offload->device, home.data, x.data, tensor_bytes(x), STREAM_BACK);
+    offload->device->ops->event_record(offload->device, offload->left[slot], STREAM_BACK);
+    offload->is_leaving[slot] = true;
+    return home;
+}
+
+void input_offload_await_left(struct input_offload *offload, int slot) {
+    if (offload->is_leaving[slot])
+        offload->device->ops->stream_wait(offload->device, STREAM_COMPUTE, offload->left[slot]);
+    offload->is_leaving[slot] = false;
+}
+
+void input_offload_bring(struct input_offload *offload, struct tensor to, struct tensor home, int slot) {
+    follow_compute(offload, STREAM_COPY);
+    offload->device->ops->copy_in(offload->device, to.data, home.data, tensor_bytes(home), STREAM_COPY);
+    offload->device->ops->event_record(offload->device, offload->arrived[slot], STREAM_COPY);
+}
+
+void input_offload_await_arrived(struct input_offload *offload, int slot) {
+    offload->device->ops->stream_wait(offload->device, STREAM_COMPUTE, offload->arrived[slot]);
 }

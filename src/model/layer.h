@@ -8,13 +8,85 @@
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
-#include "model/input_offload.h"
-#include "model/device_batch.h"
+#include "data/batch.h"
+#include "ops/device.h"
 #include "ops/ops.h"
-#include "parallel/context.h"
+#include "parallel/shard.h"
 #include "parallel/param.h"
 #include "parallel/reducer.h"
 #include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+// ---- a micro-batch in device memory ----
+
+// A micro-batch in device memory: the fields of data/batch.h as tensors of the same names; none for fields that the
+// batch lacks. If ranks share sequences, it is this rank's part.
+
+// The losses that balance experts: over a micro-batch, over each of its sequences, over the global batch; and the
+// z-loss, which keeps logits small.
+enum balance_kind { BALANCE_BATCH, BALANCE_SEQUENCE, BALANCE_GLOBAL, BALANCE_Z, BALANCE_COUNT };
+
+// What became of each token's label, (rows) fp32 each, or none: its loss, the largest logit, and the label's logit.
+struct token_scores {
+    struct tensor losses, largest, target;
+};
+
+struct device_batch {
+    struct batch_form form;
+    union {
+        struct {
+#define DEVICE_BATCH_MEMBER(id, name, ...) struct tensor name;
+            BATCH_FIELDS(DEVICE_BATCH_MEMBER)
+#undef DEVICE_BATCH_MEMBER
+        };
+        struct tensor fields[BATCH_FIELD_COUNT];  // each flat
+    };
+    struct tensor loss_sum, pair_loss_sum;     // (1) fp32: the heads add their losses to them
+    struct tensor depth_losses, depth_counts;  // fp32, one for each depth, or none: sums of losses, numbers of tokens
+    struct tensor top_hits;                    // fp32, one for each of ICT's top-k accuracies, or none: sums of hits
+    struct tensor balance_sums;                // (BALANCE_COUNT) fp32 or none: routers add their losses to them
+    struct tensor expert_counts;               // fp32, E for each layer with experts, or none: rows per expert
+    struct tensor expert_bias;  // same shape, or none: biases that routers add to scores to choose experts
+    // Shaped like the counts, for the loss over the global batch, else none: sums of shares, and rows with an expert
+    // among their largest logits (routers add to both); each expert's load in the last step, see op_balance_load.
+    struct tensor global_sums, global_counts, expert_load;
+    struct token_scores scores;   // the head overwrites them
+    struct tensor balance_share;  // (1) fp32 or none: factor of the gradients of routers' losses
+};
+
+// The batch in a block of memory with the layout of batch_in_block. The sums are left to the caller.
+struct device_batch device_batch_in_block(const struct batch_form *form, void *block);
+
+// ---- inputs in host memory ----
+
+// Keeps inputs of recomputed blocks in host memory (--cpu-offloading). They are not read between the forward pass and
+// the recompute, and with long sequences they take most of a device's memory.
+//
+// Two device tensors (slots) alternate. While a block computes, its input is copied to the host on a separate stream;
+// the next block writes to the other slot. In the backward pass, the previous block's input is copied back while a
+// block computes. Results do not change by a bit. One micro-batch is in flight at a time.
+
+enum { OFFLOAD_SLOTS = 2 };
+
+struct input_offload {
+    struct arena arena;  // page-locked host memory, the owner's; empty between micro-batches
+    struct device *device;
+    struct event *queued;                  // work on the compute stream that a copy must follow
+    struct event *left[OFFLOAD_SLOTS];     // a tensor is in host memory
+    struct event *arrived[OFFLOAD_SLOTS];  // a tensor is on the device
+    bool is_leaving[OFFLOAD_SLOTS];
+};
+
+void input_offload_open(struct input_offload *offload, struct device *device);
+void input_offload_close(struct input_offload *offload);  // a zeroed one is fine
+// Queues a copy of x, in this slot, to host memory; returns it there.
+struct tensor input_offload_send(struct input_offload *offload, struct tensor x, int slot);
+// Later work on the compute stream waits until the slot's tensor is in host memory, and may overwrite the slot.
+void input_offload_await_left(struct input_offload *offload, int slot);
+// Queues a copy of `home` from host memory, after all work enqueued on the compute stream so far.
+void input_offload_bring(struct input_offload *offload, struct tensor to, struct tensor home, int slot);
+// Later work on the compute stream waits until the slot's tensor is back on the device.
+void input_offload_await_arrived(struct input_offload *offload, int slot);
 
 // The encoder's output, to which a decoder cross-attends.
 struct memory {
@@ -50,8 +122,7 @@ struct pass {
     struct memory memory;  // for cross-attention
     // Collects the weight gradients of the blocks to be computed later, see deferred.h; NULL to compute them at once.
     struct deferred *deferred;
-    struct input_offload
-        *input_offload;  // where inputs of recomputed blocks go, see input_offload.h; NULL: they stay on the device
+    struct input_offload *input_offload;  // where inputs of recomputed blocks go, or NULL: they stay on the device
     // Shared with the pass of another micro-batch, which computes while this one's rows are sent to experts of other
     // ranks; NULL: none.
     struct coroutine *coroutine;

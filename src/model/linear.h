@@ -59,8 +59,6 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
                                struct operand dy);
 // dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
-// The matmul itself, of prepared operands, never deferred.
-void linear_weight_matmul(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
 // Converts x, the input of two linears, to the form that both take, so that it is quantized once; new tensors are in
 // scratch. linear_shared_input is for linear_forward, linear_shared_rows for linear_backward_weight. If only one of the
 // linears gathers rows, x is returned unchanged.

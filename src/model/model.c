@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <stdlib.h>
 

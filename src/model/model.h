@@ -4,9 +4,121 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "model/biencoder.h"
-#include "model/depth.h"
+#include "model/embedding.h"
+#include "model/head.h"
 #include "model/qk_clip.h"
+#include "model/stack.h"
+
+// ---- multi-token prediction ----
+
+// Multi-token prediction as in Megatron-LM and DeepSeek-V3: a chain of depths after the model's final norm, each of
+// which predicts one token further ahead. At position t, depth k reads the previous depth's output for that position
+// (the first depth: the head's input) and the embedding of token t + k, and predicts token t + k + 1:
+//
+//   h_k = final_layernorm(block(eh_proj [enorm(embedding(t + k)), hnorm(h_(k-1))]))
+//
+// The embedding tables and the head are the model's; the block is of the same kind as the last layer. Attention uses
+// the positions and document borders of position t. After the last token of a sequence, tokens, positions and labels
+// are 0, and losses do not count.
+//
+// eh_proj is whole on every rank that shares layers: with sequence parallelism each of them multiplies its own rows.
+
+struct depth {
+    int64_t number;              // from 0 on
+    bool is_last;                // the first whose backward uses the embedding
+    struct embedding embedding;  // the model's tables, with dropout masks of its own
+    struct norm enorm, hnorm;
+    struct linear eh_proj;  // (C, 2C)
+    struct stack stack;     // one block and the final norm
+};
+
+// Saved activations of one micro-batch, for backward.
+struct depth_flight {
+    struct embedding_flight embedding;
+    struct tensor words, before;  // (N, C): the inputs of the two norms
+    struct tensor joined;         // (N, 2C): their results, side by side
+    struct norm_saved enorm, hnorm;
+    struct stack_flight stack;
+    struct head_flight head;
+};
+
+struct depth_options {
+    const struct config *config;
+    const struct choices *choices;      // must outlive the depth
+    const struct embedding *embedding;  // of the model
+    struct layer_choices layer;
+    int64_t number;
+};
+void depth_build(struct depth *depth, struct param_list *params, const struct depth_options *options);
+void depth_free(struct depth *depth);
+void depth_flight_open(struct depth_flight *flight, const struct depth *depth);
+void depth_flight_close(struct depth_flight *flight);
+
+// Takes h (N, C), which must stay until the backward; adds the micro-batch's losses to the batch's sums; returns the
+// next depth's h.
+struct tensor depth_forward(const struct depth *depth, const struct pass *pass, struct depth_flight *flight,
+                            const struct head *head, struct tensor h);
+// dh (N, C): in, the gradient of depth_forward's result without the head's part; out, the gradient of h. The pass
+// defers nothing, and the model's head has run its backward before: gradients of the head's parameters are added to.
+void depth_backward(const struct depth *depth, const struct pass *pass, struct depth_flight *flight,
+                    const struct head *head, struct tensor dh);
+
+// ---- two encoders ----
+
+// The bi-encoder of the inverse cloze task (ICT). Two towers, each a BERT without heads, embed texts: one the queries,
+// the other the contexts; or one tower embeds both. The embedding of a text is the last layer's output at its first
+// token, taken through a projection if there is one. A query's score with a context is their inner product. The loss of
+// a query is the cross entropy of its scores with the contexts of the micro-batch, those of all data-parallel ranks,
+// against its own. docs/ict.md has the definition.
+//
+// Each rank computes the rows of its own queries. The contexts are therefore gathered before the loss, and their
+// gradients, which every rank contributes to, are summed and scattered after it.
+//
+// A tower's parameters are named as BERT's, prefixed with "query_model.", "context_model." or "shared_model.".
+
+enum { TEXT_QUERY, TEXT_CONTEXT, TEXT_COUNT };
+
+struct tower {
+    struct embedding embedding;
+    struct stack stack;
+    struct linear projection;  // (E, C); has no weight if E is C and nothing is projected
+};
+
+struct biencoder {
+    struct tower towers[TEXT_COUNT];  // if shared, only the first is used
+    bool is_shared;
+    int64_t C, E;  // width of the residual stream, and of the embeddings
+    float scale;   // of the scores
+    int64_t tops[OPS_MOST_TOPS];
+    int top_count;
+};
+
+// Saved activations of one text, for backward.
+struct tower_flight {
+    struct embedding_flight embedding;
+    struct stack_flight stack;
+    struct tensor first;  // (B, C), rows T * C apart: the first token of each text
+};
+
+struct biencoder_flight {
+    struct tower_flight towers[TEXT_COUNT];
+    struct tensor queries;   // (B, E) fp32
+    struct tensor contexts;  // (B * dp, E) fp32: of all data-parallel ranks, in rank order
+    struct tensor scores;    // (B, B * dp) fp32: after the loss they hold their gradient
+};
+
+void biencoder_build(struct biencoder *biencoder, struct param_list *params, const struct config *config,
+                     const struct choices *choices);
+void biencoder_free(struct biencoder *biencoder);  // safe on a zeroed one, as is biencoder_flight_close
+void biencoder_flight_open(struct biencoder_flight *flight, const struct biencoder *biencoder);
+void biencoder_flight_close(struct biencoder_flight *flight);
+
+// Adds the micro-batch's losses and hits to the batch's sums; if the batch has weights, also leaves everything ready
+// for the backward.
+void biencoder_forward(const struct biencoder *biencoder, const struct pass *pass, struct biencoder_flight *flight,
+                       const struct device_batch *batch);
+void biencoder_backward(const struct biencoder *biencoder, const struct pass *pass, struct biencoder_flight *flight,
+                        const struct device_batch *batch);
 
 // A model, or a pipeline stage's chunk of one: some layers of its stacks (none at an end that counts as a layer), the
 // embeddings if it begins a stack, and the final norm and heads if it ends one. Depths of multi-token prediction follow

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/attention.h"
-#include "model/key_slices.h"
 #include "model/qk_clip.h"
 
 #include <stdlib.h>

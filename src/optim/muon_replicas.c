@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "optim/deal.h"
 #include "optim/newton_schulz.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Muon's updates of matrices whose slices several ranks hold. The ranks share out the matrices by cost (deal.h), so
+// Muon's updates of matrices whose slices several ranks hold. The ranks share out the matrices by cost (muon.h), so
 // that each is orthogonalized once: every rank updates its slice of the momentum and sends it to the owner. The owner
 // assembles the whole matrix, orthogonalizes it, and sends every rank its slice of the result. A matrix that all ranks
 // hold whole (e.g. a router's) needs no gathering; its owner broadcasts the result.

@@ -25,7 +25,8 @@ static int count_of_rule(const struct optimizer_rule *rule) {
     return count;
 }
 
-int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config) {
+// Number of states of a run: the rule's and, with --ema-decay, OPTIMIZER_AVERAGE.
+static int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config) {
     return count_of_rule(rule) + (config->run.ema_decay > 0);
 }
 

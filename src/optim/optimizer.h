@@ -1,6 +1,6 @@
 // Optimizers, one for each group of parameters. A rule is a row of the table in optimizer.c: the rates of an update,
 // how a run of parameters is updated, and the numbers kept for every parameter (a list of named states, which
-// optimizer_build allocates and checkpoints store). Clipping (clip.h) and the loss scale (scaler.h) are separate;
+// optimizer_build allocates and checkpoints store). Clipping (updates.h) and the loss scale (updates.h) are separate;
 // updates.h combines them.
 //
 // In fp32 the parameters are their own master copy. In fp16 the master copy is stored here, and the parameters are its
@@ -80,8 +80,6 @@ extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion
     optimizer_adaptive_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
-// Number of states of a run: the rule's and, with --ema-decay, OPTIMIZER_AVERAGE.
-int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config);
 // Their bytes for one element, in memory and in checkpoints.
 double optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config);
 double optimizer_saved_bytes(const struct optimizer_rule *rule, const struct config *config);

@@ -7,9 +7,69 @@
 #ifndef OPTIM_UPDATES_H
 #define OPTIM_UPDATES_H
 
-#include "optim/clip.h"
+#include "config/config.h"
+#include "ops/ops.h"
 #include "optim/optimizer.h"
-#include "optim/scaler.h"
+#include "tensor/arena.h"
+
+// ---- the loss scale ----
+
+// The loss scale of fp16 training, as in Megatron. Gradients that would underflow in 16 bits are preserved by
+// multiplying the loss by a large number, found by trial. The scale is on the device: the loss is scaled, an overflow
+// detected, the step skipped and the scale adjusted without the host. op_clip_scale has the rule.
+
+struct scaler {
+    struct tensor state;  // (LOSS_SCALE_LENGTH) fp32, see ops.h; none without fp16
+    struct loss_scale_rule rule;
+    double initial;
+};
+
+// State saved in a checkpoint.
+struct scaler_state {
+    double scale;
+    int64_t steps, overflows_left;
+};
+
+// Without --fp16 there is nothing to build, and the functions below do nothing.
+void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config);
+void scaler_reset(struct scaler *scaler, struct device *device);
+
+// weights *= scale, where `weights` multiply the gradient of the loss.
+void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights);
+
+// The scale, (1) fp32 on the device; none without a scaler.
+struct tensor scaler_scale(const struct scaler *scaler);
+// The scale is 1 if there is no scaler. Waits for the device.
+struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
+// A constant --loss-scale keeps the flag's value, and the state of a run without a scaler (1, 0, 0) changes nothing.
+void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state);
+
+// ---- clipping ----
+
+// The norm of the gradients of the whole model, and the factor that keeps it below --clip-grad. Both stay on the
+// device.
+
+struct clip {
+    // (8) fp32: sum of squares, norm, scale, squares of parameters, skipped updates, of a group, tokens, share of one
+    struct tensor scalars;
+    float max_norm;
+};
+
+// Computes the norm of the gradients and the scale of the update, moves the loss scale, and chooses `rate`, (n), from
+// the rows of `rates`, (rows, n), see op_clip_scale. Only queues work on the device.
+struct clip_options {
+    const struct optimizer *optimizers;  // of every group
+    const struct scaler *scaler;
+    struct tensor rate, rates;
+};
+
+// (1) fp32 on the device: the norm before clipping, and the factor of the gradients.
+struct tensor clip_norm(const struct clip *clip);
+struct tensor clip_scale(const struct clip *clip);
+
+// The norm of the parameters: of the masters of this rank's pieces, if there are any, else of update->values. Waits for
+// the device. Opens the masters, which overwrites the gradients.
+double clip_params_norm(const struct clip *clip, const struct update *update, const struct optimizer *optimizers);
 
 enum { UPDATES_MOST_RATES = 3 };
 

@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define PLAN_CALIBRATE_H
 
 #include "config/config.h"
-#include "plan/hardware_file.h"
+#include "plan/hardware.h"
 
 // A matmul (m, n) summed over k, which a step does `times` times.
 struct matmul_sample {

@@ -1,6 +1,6 @@
 // Counts operations of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, store/save.c and load.c,
-// times their cost to rank 0 and the file system. See control.h; docs/plan.md compares them with real ranks.
-#include "plan/control.h"
+// times their cost to rank 0 and the file system. See plan.h; docs/plan.md compares them with real ranks.
+#include "plan/plan.h"
 
 #include "base/memory.h"
 #include "comm/hang.h"

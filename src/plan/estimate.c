@@ -2,7 +2,7 @@
 // counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
 #include "plan/search.h"
 #include "optim/optimizer.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <math.h>
 

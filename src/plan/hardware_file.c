@@ -1,5 +1,5 @@
-// Hardware files by the flag engine, so that errors name the line and the key. See hardware_file.h.
-#include "plan/hardware_file.h"
+// Hardware files by the flag engine, so that errors name the line and the key. See hardware.h.
+#include "plan/hardware.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "config/flag_rows.h"

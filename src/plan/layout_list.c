@@ -2,7 +2,7 @@
 // are left to config_validate, which every planned layout passes.
 #include "plan/layout.h"
 #include "base/error.h"
-#include "config/config_context.h"
+#include "config/config.h"
 #include "plan/plan.h"
 
 #include <string.h>

@@ -36,7 +36,7 @@ struct search_options {
     int machine_count;
     int gpus;
     bool by_cost;
-    // Sets its vocabulary, on a machine that may not have its tokenizer: see train/vocabulary_size.h.
+    // Sets its vocabulary, on a machine that may not have its tokenizer: see train/dry_run.h.
     int (*set_vocabulary)(struct config *config, const char **assumed_for);
     int children;    // processes that plan; the result does not depend on it
     bool plans_all;  // plans all listed layouts, also those that others or estimates rule out
@@ -79,5 +79,32 @@ double search_room(const struct layout_search *search, int machine);
 // The item with a layout; -1 if it is not listed.
 int search_find(const struct layout_search *search, const struct plan_layout *layout, int machine);
 int search_count(const struct layout_search *search, enum search_outcome outcome);
+
+// ---- the result, as text and for programs ----
+
+void search_describe(const struct layout_search *search, double tokens, struct buffer *out);
+void search_write_json(const struct layout_search *search, double tokens, struct buffer *out);
+// Writes a JSON object about proposal i.
+void search_write_proposal(const struct layout_search *search, int i, double tokens, struct json_writer *w);
+// The best layout as a file for --config: the user's flags and the found ones.
+void search_write_config(const struct layout_search *search, struct buffer *out);
+
+// ---- why one plan is better than another ----
+
+// Sentences that say why one plan is better than another. Internal to this folder.
+
+// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism". A slower one is better if it has fewer axes;
+// then both have the same machine and precision.
+void search_why_better(const struct layout_search *search, const struct search_item *better,
+                       const struct search_item *worse, const char *name, struct buffer *out);
+// "+3.9 %: 150 ms more waiting for tensor parallelism", or by how much it does not fit.
+void search_why_worse(const struct layout_search *search, const struct search_item *worse,
+                      const struct search_item *best, struct buffer *out);
+// "TP 4, DP 8": the choices of b that differ from a's.
+void search_difference(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out);
+
+// The obvious alternatives to the best layout: up to `most` items that differ from it in one choice, the best first,
+// those that do not fit last. Returns their number.
+int search_alternatives(const struct layout_search *search, int *items, int most);
 
 #endif

@@ -1,5 +1,5 @@
-// Tables, sentences, JSON and a file of flags. See search_report.h.
-#include "plan/search_report.h"
+// Tables, sentences, JSON and a file of flags. See search.h.
+#include "plan/search.h"
 #include "base/json.h"
 
 #include <inttypes.h>

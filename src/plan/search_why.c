@@ -1,5 +1,5 @@
-// Compares plans part by part. See search_report.h.
-#include "plan/search_report.h"
+// Compares plans part by part. See search.h.
+#include "plan/search.h"
 #include "base/memory.h"
 
 #include <inttypes.h>

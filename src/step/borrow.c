@@ -1,4 +1,4 @@
-// Decides which activations may use the memory of which gradients. See borrow.h.
+// Decides which activations may use the memory of which gradients. See internal.h.
 //
 // The arena continues in the gradients' buffer at a border: activations kept first are below it, in separate memory;
 // from the border on, heights of the arena are places in the buffer, from the weights of layer 0 on. The gradients of
@@ -6,7 +6,7 @@
 // the end of layer m's activations. Both grow from layer to layer, and memory for the larger of them serves both. The
 // weights of consecutive layers are adjacent in the flat buffers, see parallel/param.h. Gaps between them must stay
 // zero, so nothing is lent if there are any.
-#include "step/borrow.h"
+#include "step/internal.h"
 #include "step/pipeline.h"
 
 static const struct stack *only_stack(const struct step_chunk *chunk) {

@@ -1,5 +1,5 @@
-// Rings of message buffers. See channel.h.
-#include "step/channel.h"
+// Rings of message buffers. See internal.h.
+#include "step/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
 

@@ -1,13 +1,9 @@
 // The memory of a step: measured on paper, then taken (memory_take.c), then laid out in the same way for real. See
 // step.h.
-#include "step/memory.h"
+#include "step/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "step/borrow.h"
 #include "step/pipeline.h"
-#include "step/results.h"
-#include "step/step_inputs.h"
-#include "step/update.h"
 
 #include <stdlib.h>
 
@@ -146,11 +142,12 @@ static int settle_in(struct step *step) {
     return results_open(step);
 }
 
-bool step_offloads(const struct step *step) {
+static bool step_offloads(const struct step *step) {
     return step->mode == STEP_TRAIN && step->chunks[0].model.choices.offloaded_layers > 0;
 }
 
-bool step_hosts_states(const struct step *step) {
+// Whether optimizer states may be in host memory, and whether inputs of layers are offloaded there.
+static bool step_hosts_states(const struct step *step) {
     return step->mode == STEP_TRAIN && step->options.optimizer.config->run.optimizer_cpu_offload;
 }
 

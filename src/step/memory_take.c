@@ -15,7 +15,7 @@
 // is reported once, by the first rank that has no room. Stages of a pipeline need not agree: the first ones hold more.
 #include "base/error.h"
 #include "base/host_limits.h"
-#include "step/memory.h"
+#include "step/internal.h"
 
 // Without a group this rank is alone.
 static void max_over_all(const struct step *step, int64_t *values, int count) {

@@ -4,9 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "step/borrow.h"
-#include "step/memory.h"
-#include "step/step_inputs.h"
+#include "step/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

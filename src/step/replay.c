@@ -1,5 +1,5 @@
 // Ranges of a list that are recorded once and then replayed. Small models are limited by how fast the host can launch
-// kernels; a recorded range is a single launch. See replay.h, and docs/internals/ops.md for what a recording is.
+// kernels; a recorded range is a single launch. See internal.h, and docs/internals/ops.md for what a recording is.
 //
 // A range has the forward and backward pass of one micro-batch; the first also the beginning of the step and, on a rank
 // without peers, the last also clipping and the update. It does the same work on the same addresses whenever the shapes
@@ -12,11 +12,10 @@
 // one pass and waited for in another, schedules with several micro-batches in flight, the first passes of a shape (they
 // choose algorithms, load kernels and connect ranks), and profiles. A range's writes to host memory are not replayed;
 // nothing reads them later.
-#include "step/replay.h"
+#include "step/internal.h"
 #include "ops/device.h"
 #include "step/pipeline.h"
 #include "step/spans.h"
-#include "step/update.h"
 
 #include <string.h>
 

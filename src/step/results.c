@@ -4,7 +4,7 @@
 // optim/updates.h.
 //
 // Rows are taken in the order in which they were queued; a row is reused only after it was taken.
-#include "step/results.h"
+#include "step/internal.h"
 #include "base/error.h"
 #include "ops/device.h"
 

@@ -7,13 +7,8 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "step/internal.h"
-#include "step/memory.h"
 #include "step/pipeline.h"
-#include "step/replay.h"
-#include "step/results.h"
 #include "step/spans.h"
-#include "step/step_inputs.h"
-#include "step/update.h"
 
 // One run through the list.
 struct list_run {

@@ -14,7 +14,7 @@ struct step_span span_begin(const struct step *step, const char *name) {
         .is_on = true, .start = clock_seconds(), .stamp = device_stamp(step->device, STREAM_COMPUTE)};
 }
 
-void span_end(const struct step *step, struct step_span span, const struct trace_event *what) {
+static void span_end(const struct step *step, struct step_span span, const struct trace_event *what) {
     if (!span.is_on)
         return;
     struct trace_event event = *what;

@@ -34,7 +34,6 @@ struct step_span {
     int64_t stamp;
 };
 struct step_span span_begin(const struct step *step, const char *name);
-void span_end(const struct step *step, struct step_span span, const struct trace_event *what);
 const char *span_item_name(enum work work);
 // An item of the list.
 struct step_span span_begin_item(const struct step *step, struct schedule_item item);

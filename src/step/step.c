@@ -2,12 +2,8 @@
 #include "step/step.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "step/memory.h"
+#include "step/internal.h"
 #include "step/pipeline.h"
-#include "step/replay.h"
-#include "step/results.h"
-#include "step/step_inputs.h"
-#include "step/update.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-// The block of a micro-batch on the device. See step_inputs.h.
+// The block of a micro-batch on the device. See internal.h.
 //
 // A block's fields depend on the model and the micro-batch, see the table in data/batch.h. If ranks share sequences,
-// each rank's block has only its own strips, see parallel/context.h.
-#include "step/step_inputs.h"
+// each rank's block has only its own strips, see parallel/shard.h.
+#include "step/internal.h"
 #include "base/error.h"
 
 #include <string.h>

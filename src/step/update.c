@@ -1,12 +1,11 @@
 // The work of a step before and after its passes: clearing sums and gradients; reduction, the optimizer and the new
 // parameters; and initial weights. If the optimizer is split, a rank has it only for its own pieces of the flat
 // buffers, see parallel/pieces.h.
-#include "step/update.h"
+#include "step/internal.h"
 #include "base/memory.h"
 #include "model/init.h"
 #include "step/pipeline.h"
 #include "step/spans.h"
-#include "step/step_inputs.h"
 
 #include <stdlib.h>
 

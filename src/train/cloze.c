@@ -1,5 +1,5 @@
-// Scoring the last words of texts. See cloze.h.
-#include "train/cloze.h"
+// Scoring the last words of texts. See evaluate.h.
+#include "train/evaluate.h"
 
 #include "base/error.h"
 #include "base/file.h"

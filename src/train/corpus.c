@@ -1,5 +1,5 @@
-// Opens the datasets of a split and blends them. See corpus.h.
-#include "train/corpus.h"
+// Opens the datasets of a split and blends them. See datasets.h.
+#include "train/datasets.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -10,7 +10,6 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
-#include "train/dataset_checks.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// Compares datasets with those of other ranks, with the tokenizer, and with the flags. See dataset_checks.h.
-#include "train/dataset_checks.h"
+// Compares datasets with those of other ranks, with the tokenizer, and with the flags. See datasets.h.
+#include "train/datasets.h"
 
 #include "base/clock.h"
 #include "base/error.h"

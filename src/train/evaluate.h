@@ -3,6 +3,7 @@
 #define TRAIN_EVALUATE_H
 
 #include "data/sample/source.h"
+#include "data/tokenizer/tokenizer.h"
 #include "evaluate/tasks.h"
 #include "step/step.h"
 #include "train/meter.h"
@@ -59,5 +60,62 @@ struct token_text {
     int64_t stride;  // 1…seq_length
 };
 struct sample_source token_text_source(struct token_text *text);
+
+// ---- cloze accuracy ----
+
+// Cloze accuracy, as LAMBADA is scored: after the rest of a text, the model must find every token of its last word the
+// most likely one.
+
+struct cloze {
+    struct step *step;  // STEP_GENERATE
+    const struct tokenizer *tokenizer;
+    const char *path;  // JSON Lines
+    const char *key;   // their member that holds the text
+    // Strict: the last word of the text, with the space before it, is encoded on its own. Otherwise the model is asked
+    // for the text's last token, which may be only part of a word.
+    bool is_strict;
+    int64_t max_samples;  // 0: all
+};
+
+struct cloze_result {
+    int64_t texts, right;
+    int64_t cut;  // texts whose beginning was cut, because the model has too few positions
+    double accuracy;
+};
+
+int cloze_run(const struct cloze *cloze, struct cloze_result *result);
+
+// ---- the retrieval check ----
+
+// The retrieval check of ICT: embeds all blocks of a dataset and a query of each, finds the best blocks of every query
+// by exact search over inner products, and counts how often the query's own block is among them.
+
+struct retrieval {
+    struct step *step;            // STEP_EVALUATE, of ICT
+    struct sample_source source;  // each sample is a query and its block
+    int64_t micro_batch_size;
+    int64_t max_queries;  // 0: one for each block
+    int64_t tops[OPS_MOST_TOPS];
+    int top_count;
+};
+
+struct retrieval_result {
+    int64_t blocks, queries;
+    double accuracies[OPS_MOST_TOPS];  // fractions of the queries whose block is among the k best
+};
+
+// All ranks call and get the result. Of equal scores, that of the block with the lower number is better.
+int retrieval_run(const struct retrieval *retrieval, struct retrieval_result *result);
+
+// The `most` best blocks of some queries, in descending order. Blocks are added in the order of their numbers.
+struct retrieval_best {
+    int64_t queries, most;
+    float *scores;    // (queries, most)
+    int64_t *blocks;  // (queries, most); -1 after the last
+};
+void retrieval_best_open(struct retrieval_best *best, int64_t queries, int64_t most);
+void retrieval_best_close(struct retrieval_best *best);
+// Takes the scores (count) of a query with the blocks first, first + 1, ….
+void retrieval_best_add(struct retrieval_best *best, int64_t query, const float *scores, int64_t first, int64_t count);
 
 #endif

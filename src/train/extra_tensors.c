@@ -1,5 +1,5 @@
-// Biases and loads of experts, and ranges of fp8 tensors, in checkpoints. See extra_tensors.h.
-#include "train/extra_tensors.h"
+// Biases and loads of experts, and ranges of fp8 tensors, in checkpoints. See state.h.
+#include "train/state.h"
 
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-// Sets the initial weights of a training run. See initial_weights.h.
-#include "train/initial_weights.h"
+// Sets the initial weights of a training run. See state.h.
+#include "train/state.h"
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -11,7 +11,6 @@
 #include "formats/model_source.h"
 #include "model/likeness.h"
 #include "net/hub.h"
-#include "train/extra_tensors.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

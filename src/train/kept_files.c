@@ -1,6 +1,6 @@
 // Finds the files: those of the flags, and those of the run's latest checkpoint or else the one that it began with. See
-// kept_files.h.
-#include "train/kept_files.h"
+// identity.h.
+#include "train/identity.h"
 
 #include "base/error.h"
 #include "base/file.h"

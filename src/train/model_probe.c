@@ -8,7 +8,7 @@
 #include "model/census.h"
 #include "plan/setup.h"
 #include "store/convert.h"
-#include "train/extra_tensors.h"
+#include "train/state.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

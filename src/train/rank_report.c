@@ -1,5 +1,5 @@
-// Gathers the times of steps from all ranks. See rank_report.h.
-#include "train/rank_report.h"
+// Gathers the times of steps from all ranks. See tracing.h.
+#include "train/tracing.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host_limits.h"

@@ -1,5 +1,5 @@
-// Embedding, searching and counting. See retrieval.h.
-#include "train/retrieval.h"
+// Embedding, searching and counting. See evaluate.h.
+#include "train/evaluate.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"

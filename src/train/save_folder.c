@@ -1,5 +1,5 @@
-// Checks and locks the folder of --save. See save_folder.h.
-#include "train/save_folder.h"
+// Checks and locks the folder of --save. See saver.h.
+#include "train/saver.h"
 
 #include "base/clock.h"
 #include "base/error.h"

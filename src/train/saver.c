@@ -14,7 +14,6 @@
 #include "store/remote_checkpoint.h"
 #include "recovery/run_folders.h"
 #include "report/console.h"
-#include "train/save_folder.h"
 
 #include <inttypes.h>
 #include <math.h>

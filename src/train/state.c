@@ -8,7 +8,6 @@
 #include "base/watchdog.h"
 #include "model/likeness.h"
 #include "optim/schedule.h"
-#include "train/extra_tensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

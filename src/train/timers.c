@@ -1,5 +1,5 @@
-// Megatron's timers. See timers.h.
-#include "train/timers.h"
+// Megatron's timers. See tracing.h.
+#include "train/tracing.h"
 #include "step/spans.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// Dense weights into experts. See initial_weights.h.
-#include "train/initial_weights.h"
+// Dense weights into experts. See state.h.
+#include "train/state.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/choices.h"

@@ -1,5 +1,5 @@
-// Chooses the validation set. See validation_set.h.
-#include "train/validation_set.h"
+// Chooses the validation set. See datasets.h.
+#include "train/datasets.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -254,7 +254,7 @@ util-linux: --as
 zstd: --long
 OTHERS
 "$BEVATRON" help >>"$work/help"
-words "$work/help" "$work/others" docs/flags.md src/config/flags_megatron.c src/config/flags_forks.c bench/*.c bench/*.py >"$work/known"
+words "$work/help" "$work/others" docs/flags.md src/config/flags_megatron.c bench/*.c bench/*.py >"$work/known"
 # The pages about other programs also have their flags: docs/migrating.md those that the program answers with its own.
 { cat "$work/known"; words src/config/flags_synonyms.c; } | sort -u >"$work/answered"
 {

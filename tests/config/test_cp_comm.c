@@ -3,7 +3,7 @@
 #include "parse_line.h"
 #include "test.h"
 #include "base/memory.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // DeepSpeed's configuration file beside Megatron's flags: what it sets, what it must agree on, what is refused; and the
 // other flags of Megatron-DeepSpeed.
-#include "config/deepspeed.h"
+#include "config/validate.h"
 
 #include "base/log.h"
 #include "parse_line.h"

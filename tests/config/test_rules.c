@@ -1,7 +1,7 @@
 // Every rule of rules_table.c, on a command line made from its row: the message comes where the rule is broken, and
 // only there. A case for each of a rule's flags and each of its others.
 #include "base/log.h"
-#include "config/rules.h"
+#include "config/validate.h"
 #include "parse_line.h"
 #include "test.h"
 #include <unistd.h>

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/deepspeed.h"
+#include "config/validate.h"
 #include <math.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "config/config_context.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Dealing out work: every item has one owner, loads are even, rounds stay within their limits; and the matrices of
 // models on data-parallel and tensor-parallel ranks together.
-#include "optim/deal.h"
+#include "optim/muon.h"
 
 #include "base/memory.h"
 #include "optim/newton_schulz.h"

@@ -1,5 +1,5 @@
 // The loss scale: every step against megatron-core's, its effect on gradients and norm, and what a checkpoint stores.
-#include "optim/scaler.h"
+#include "optim/updates.h"
 
 #include "ops/device.h"
 #include "test.h"

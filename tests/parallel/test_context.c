@@ -1,6 +1,6 @@
 // Chunks of sequences that ranks share: every token has one owner, fronts and backs are paired, and all arrays are
 // split in the same way.
-#include "parallel/context.h"
+#include "parallel/shard.h"
 #include "test.h"
 
 #include <string.h>

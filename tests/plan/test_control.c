@@ -1,5 +1,5 @@
 // Events of many ranks at one place against sums that are known, and the phases of a run against counts of real ranks.
-#include "plan/control.h"
+#include "plan/plan.h"
 #include "step/ranks_step.h"
 
 #include <math.h>

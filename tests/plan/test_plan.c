@@ -1,6 +1,6 @@
 // Plans: what must follow from the schedule and from the layout, whatever the constants are; and that the times of a
 // rank alone add up.
-#include "plan/hardware_file.h"
+#include "plan/hardware.h"
 #include "plan/plan.h"
 #include "plan/report.h"
 #include "step/ranks_step.h"

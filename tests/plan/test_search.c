@@ -2,11 +2,11 @@
 // fit or divide is told.
 // cost: 5
 #include "base/memory.h"
-#include "config/config_context.h"
-#include "plan/search_report.h"
+#include "config/config.h"
+#include "plan/search.h"
 #include "test.h"
 #include "train/automatic.h"
-#include "train/vocabulary_size.h"
+#include "train/dry_run.h"
 #include "words.h"
 
 #include <stdlib.h>

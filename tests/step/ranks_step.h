@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "config/config_context.h"
+#include "config/config.h"
 #include "plan/setup.h"
 #include "test.h"
 #include "words.h"

@@ -1,6 +1,6 @@
 // The data of whole runs, tokens of all samples of every split, against megatron-core's dataset builder: splits, blends
 // with and without weights, separate data for each split.
-#include "train/corpus.h"
+#include "train/datasets.h"
 
 #include "base/file.h"
 #include "base/hash.h"

@@ -3,7 +3,6 @@
 #include "test.h"
 #include "evaluate/detokenize.h"
 #include "train/evaluate.h"
-#include "train/retrieval.h"
 
 TEST(wikitext_is_detokenized_as_by_python) {
     FILE *file = fopen("tests/golden/detokenize.txt", "r");

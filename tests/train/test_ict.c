@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "lab.h"
-#include "train/initial_weights.h"
 #include "train/state.h"
 
 static const char *const kinds[] = {"ict", "ict_shared"};

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "store/temporary.h"
 #include "test.h"
-#include "train/save_folder.h"
+#include "train/saver.h"
 
 #include <fcntl.h>
 #include <signal.h>

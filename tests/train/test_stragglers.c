@@ -2,7 +2,7 @@
 #include "recovery/stragglers.h"
 #include "step/spans.h"
 #include "test.h"
-#include "train/timers.h"
+#include "train/tracing.h"
 
 enum { RANKS = 4 };
 

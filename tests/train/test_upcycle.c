@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "lab.h"
 #include "train/state.h"
-#include "train/initial_weights.h"
 
 #include <math.h>
 #include <unistd.h>
