@@ -4,7 +4,7 @@
 //   bench_nccl [ELEMENTS [TIMES]]
 #include "base/clock.h"
 #include "comm/backend.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 #include "ops/device.h"
 
 #include <stdio.h>

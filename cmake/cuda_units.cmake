@@ -2,11 +2,11 @@
 # files took twice as long one by one. A unit is a file that includes its members, so they share their static names. A
 # file that no unit names is compiled by itself.
 set(BEVATRON_CUDA_UNITS
-  "attention: attention attention_forward attention_backward attention_masked softmax_merge"
+  "attention: attention attention_backward attention_masked softmax_merge"
   "attention_tensor: attention_tensor_forward attention_largest"
   "experts: experts latent router balance slots slots_sort"
   "expert_float8: expert_float8 blocks"
-  "matmul: matmul matmul_choose matmul_memory grouped_tensor cudnn_side_kernel device clock copy profile record"
+  "matmul: matmul matmul_choose grouped_tensor cudnn_side_kernel device copy profile record"
   "plain: grouped matmul_plain matmul_restored sinkhorn"
   "quantize: quantize float4"
   "rows: activation dropout embedding loss norm_forward position"

@@ -88,7 +88,7 @@ list(APPEND BEVATRON_EXCLUDE_ops "/ops/cuda/")
 # Weights drawn from one seed, and the order of a blend, are equal on every machine only where no product and sum are
 # fused behind our back.
 set_source_files_properties(
-  ${CMAKE_SOURCE_DIR}/src/base/rng_normal.c ${CMAKE_SOURCE_DIR}/src/data/sample/blend_index.c
+  ${CMAKE_SOURCE_DIR}/src/base/rng.c ${CMAKE_SOURCE_DIR}/src/data/sample/blend_index.c
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Most of the time of small models under the sanitizers is spent here: 20.0 s instead of 29.6 s (test_train_model_slopes,

@@ -153,8 +153,8 @@ function check_conditional(code,    rest, word) {
 function check_calls(code) {
     if (code ~ /(^|[^A-Za-z0-9_])(secure_)?getenv[ ]*[(]/ && folder != "cli")
         error_at(FNR, "only src/cli reads the environment")
-    # Children of base/child_tasks.c end themselves.
-    if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src !~ /^base\/(die|child_tasks)[.]c$/)
+    # Children of base/process.c end themselves.
+    if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src !~ /^base\/(die|process)[.]c$/)
         error_at(FNR, "only src/cli and src/base/die.c end the process")
     if (code ~ /(^|[^A-Za-z0-9_])step->/ && folder != "step")
         error_at(FNR, "only src/step knows the fields of a step: add a function to step.h")

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "base/utf8.h"
 #include <errno.h>
 #include <fcntl.h>

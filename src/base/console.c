@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>

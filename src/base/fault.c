@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/run_position.h"
+#include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -4,7 +4,6 @@
 #include "base/crash.h"
 #include "base/error.h"
 #include "base/file_patience.h"
-#include "base/file_remedy.h"
 #include "base/memory.h"
 #include "base/watchdog.h"
 #include <dirent.h>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>

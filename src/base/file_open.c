@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/file_patience.h"
-#include "base/file_remedy.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/watchdog.h"

@@ -1,14 +1,14 @@
-// Which errors are answers, and the waits between tries. See file_patience.h.
+// Which errors are answers, the waits between tries, and remedies for files that cannot be read. See file_patience.h.
 #include "base/file_patience.h"
-
 #include "base/error.h"
-#include "base/file_remedy.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/watchdog.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const double FIRST_SECONDS = 0.1, MOST_SECONDS = 10, SLICE_SECONDS = 0.1;
 // A permission error is usually final, but servers also report one while a ticket is renewed.
@@ -131,4 +131,54 @@ int file_doubt(void) {
     TRY(interrupt_check());
     return error_set("cannot read %s: %s, after %.0f s of trying; it may be whole: %s", innermost->path,
                      strerror(innermost->error), innermost->waited_seconds, file_read_remedy(innermost->error));
+}
+
+// ---- remedies ----
+
+const char *file_looks_like(const void *bytes, size_t size) {
+    static const struct {
+        const char *beginning, *look;
+    } rows[] = {
+        {"version https://git-lfs",
+         "; it is only the pointer that Git LFS puts in its place: `git lfs pull` fetches it"},
+        {"<!doctype", "; it is a web page: download the file itself"},
+        {"<html", "; it is a web page: download the file itself"},
+        {"\xef\xbb\xbf", "; it starts with a byte order mark: save it as UTF-8 without one"},
+        {"<?xml", "; it is XML: download the file itself"},
+        {"\x1f\x8b", "; it is packed by gzip: unpack it"},
+    };
+    const char *text = bytes;
+    if (size == 0)
+        return "; it is empty: copy or download it again";
+    size_t blanks = 0;
+    while (blanks < size && strchr(" \t\r\n", text[blanks]) && text[blanks])
+        blanks++;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t length = strlen(rows[i].beginning);
+        if (size - blanks >= length && strncasecmp(text + blanks, rows[i].beginning, length) == 0)
+            return rows[i].look;
+    }
+    return "";
+}
+
+const char *file_read_remedy(int error) {
+    if (error == EACCES || error == EPERM)
+        return "its owner must let you read it, and look into the folders above it (chmod)";
+    if (error == EMFILE || error == ENFILE)
+        return "raise the limit of open files (ulimit -n)";
+    if (error == EIO || error == ESTALE || error == ETIMEDOUT)
+        return "check the disk and its file server (dmesg)";
+    if (error == ENOMEM)
+        return "free memory on this machine";
+    return "check the path";
+}
+
+const char *file_write_remedy(int error) {
+    if (error == EACCES || error == EPERM)
+        return "its owner must let you write to the folder (chmod), or name another one";
+    if (error == EROFS)
+        return "its file system is read-only; name another folder";
+    if (error == ENOSPC || error == EDQUOT)
+        return "free some space, or name another folder";
+    return file_read_remedy(error);
 }

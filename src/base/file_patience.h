@@ -11,6 +11,7 @@
 #include "base/clock.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct file_patience {
     double limit_seconds;  // of all waits together; 0: of the scope around it, or FILE_PATIENCE_SECONDS
@@ -35,5 +36,17 @@ void file_patience_end(struct file_patience *patience);
 bool file_try_again(int error, const char *path);
 // 0, or -1 with a message if an error of the innermost scope has stayed.
 int file_doubt(void);
+
+// ---- remedies ----
+
+// Guesses what an unreadable file is instead: an empty download, the web page of a file, or the pointer that Git LFS
+// leaves in a clone. Saying so saves users a search. Also remedies for files that cannot even be opened.
+
+// The end of a message about a file with these bytes, "; it is …: remedy", or "" if nothing is recognised.
+const char *file_looks_like(const void *bytes, size_t size);
+// The remedy for a file or folder that could not be opened; `error` is errno.
+const char *file_read_remedy(int error);
+// The remedy for one that could not be created or changed.
+const char *file_write_remedy(int error);
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,5 +38,10 @@ uint32_t crc32_ieee(const void *bytes, size_t count);  // of zip files and zlib
 uint32_t crc32c(const void *bytes, size_t count);
 uint32_t crc32c_masked(const void *bytes, size_t count);
 uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed);
+
+// The two ways of adding whole 64-byte blocks to a SHA-256 state. Private to base/ and its tests.
+void sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size_t count);
+// Returns false, having done nothing, if this processor has no instructions for it.
+bool sha256_blocks_hardware(uint32_t state[8], const unsigned char *blocks, size_t count);
 
 #endif

@@ -230,3 +230,12 @@ pid_t signal_queue_fork(bool is_held) {
     errno = why;
     return child;
 }
+
+bool thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status == 0;
+}

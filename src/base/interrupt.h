@@ -8,6 +8,7 @@
 #ifndef BASE_INTERRUPT_H
 #define BASE_INTERRUPT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +49,8 @@ int signal_queue_next(double seconds);
 // Like fork. In the child the signals of the queue have their default action; `is_held` blocks them until the program
 // that it becomes handles them (interrupt_watch, signal_queue_open).
 pid_t signal_queue_fork(bool is_held);
+
+// Creates a thread to which no signal is delivered; signals go to the threads created before. Returns false on failure.
+bool thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 #endif

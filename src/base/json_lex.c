@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/scan.h"
 #include "base/utf8.h"
 #include <stdint.h>
 #include <string.h>

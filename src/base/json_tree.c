@@ -3,7 +3,7 @@
 // back, so that what a string writes beyond its end is overwritten by the next.
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "base/json.h"
 #include "base/json_lex.h"
 #include "base/memory.h"

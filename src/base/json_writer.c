@@ -2,7 +2,7 @@
 #include "base/json.h"
 
 #include "base/error.h"
-#include "base/scan.h"
+#include "base/json_lex.h"
 #include "base/utf8.h"
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/run_position.h"
+#include "base/process.h"
 #include "base/watchdog.h"
 
 #include <fcntl.h>

@@ -40,7 +40,7 @@ void lifeline_attach(const char *path);
 // Reports also to a file that this process creates: the first rank of every node informs observers, e.g. a probe of
 // Kubernetes. NULL is fine.
 void lifeline_publish(const char *path);
-void lifeline_iteration(int64_t iteration);  // completed; also tells run_position.h that the next one has begun
+void lifeline_iteration(int64_t iteration);  // completed; also tells process.h that the next one has begun
 void lifeline_beat(void);
 void lifeline_phase(const char *label);
 void lifeline_told_end(void);

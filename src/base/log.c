@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/redact.h"
-#include "base/run_position.h"
+#include "base/process.h"
 #include "base/screen.h"
 
 #include <pthread.h>

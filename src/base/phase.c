@@ -1,18 +1,18 @@
 // A thread for each phase, which sleeps until a line is due or the phase ends. See phase.h.
 #include "base/phase.h"
-
 #include "base/clock.h"
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/interrupt.h"
 #include "base/process.h"
 #include "base/progress.h"
-#include "base/run_position.h"
 #include "base/screen.h"
-#include "base/thread.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ static struct {
 struct phase {
     int level;  // 1 for the outermost
     const char *label, *unit;
-    const char *before;  // work in progress when it began, see run_position.h
+    const char *before;  // work in progress when it began, see run_position_set_phase
     double total, started;
     struct clock *clock;
     _Atomic int64_t done;

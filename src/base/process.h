@@ -3,7 +3,10 @@
 #define BASE_PROCESS_H
 
 #include "base/buffer.h"
+
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct process_result {
@@ -38,5 +41,43 @@ void process_end_with(pid_t parent);
 
 // The name of this machine; "localhost" if it has none.
 void process_host(char *name, size_t size);
+
+// ---- tasks of children ----
+
+// Child processes that share the numbers 0…count-1 among them, for work with per-process state. Each task writes its
+// result into memory shared with the parent.
+
+struct child_tasks {
+    int count;
+    size_t result_bytes;  // of one task
+    // Runs in a child. The result is zeroed before.
+    void (*task)(void *context, int index, void *result);
+    // Runs in the parent, now and then, with the number of tasks that have ended; may be NULL.
+    void (*watch)(void *context, int done);
+    void *context;
+};
+// Returns count × result_bytes of results, to be freed with child_tasks_free; NULL after error_set if a child could not
+// be started or died. With one child or one task everything runs in this process.
+void *child_tasks_run(const struct child_tasks *work, int children);
+void child_tasks_free(void *results, const struct child_tasks *work);
+
+// ---- the position of a run ----
+
+// Where this process of a run is: its iteration, its work within it, and its machine. A rank that hangs, crashes or
+// gives up reports this, since its log may end long before. Setting it costs a store, and the text can be made in a
+// signal handler.
+
+void run_position_set_rank(int rank);                // only for a run of several ranks
+void run_position_set_iteration(int64_t iteration);  // the one now being computed, from 1; -1 for none
+// The label must live until the next one is set, e.g. "forward"; NULL for none. Returns the previous one.
+const char *run_position_set_phase(const char *label);
+// Sets it if it is still `from`. Threads other than the one that computes restore the phase this way: that one may have
+// moved on.
+void run_position_change_phase(const char *from, const char *label);
+
+int64_t run_position_iteration(void);
+const char *run_position_phase(void);  // "" for nothing
+// "iteration 12, forward, rank 3 on node7"; "" before the run has reached an iteration or a phase. Returns `text`.
+const char *run_position_text(char *text, size_t size);
 
 #endif

@@ -4,7 +4,7 @@
 // A chunk answers two questions with a mask of MASK_BITS per byte, lowest byte first: which bytes are special in a
 // JSON string (a quote, a backslash, or below 0x20), and which are not ASCII. Only the lowest special bit counts;
 // above it the plain-integer mask may be wrong.
-#include "base/scan.h"
+#include "base/json_lex.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>

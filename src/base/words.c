@@ -1,7 +1,12 @@
 // Nearness is the number of edits between two names. A truncated name, as Python's argparse completes it, and one with
 // a suffix (bert-base-uncased) are nearer than the number of differing letters says.
 #include "base/words.h"
+#include "base/buffer.h"
+#include "base/memory.h"
+
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 int words_compare(const void *a, const void *b) {
@@ -95,4 +100,53 @@ bool word_list_has(const struct word_list *list, const char *word, size_t length
         }
     }
     return false;
+}
+
+void string_list_add(struct string_list *list, const char *item) {
+    list->items = memory_realloc(list->items, ((size_t)list->count + 1) * sizeof *list->items);
+    list->items[list->count++] = memory_string(item);
+}
+
+void string_list_add_words(struct string_list *list, const char *text) {
+    struct buffer word = {0};
+    for (const char *p = text;; p++) {
+        if (*p && *p != ' ' && *p != '\t') {
+            buffer_append_byte(&word, *p);
+        } else if (word.length) {
+            string_list_add(list, buffer_string(&word));
+            buffer_clear(&word);
+        }
+        if (!*p)
+            break;
+    }
+    buffer_free(&word);
+}
+
+void string_list_free(struct string_list *list) {
+    for (int64_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct string_list){0};
+}
+
+void yaml_line_trim(char *line, const char *before_values) {
+    char quote = 0, before = ' ';
+    size_t length = strlen(line), end = 0;
+    if (length > 0 && line[length - 1] == '\r')
+        line[length - 1] = '\0';
+    for (size_t i = 0; line[i]; i++) {
+        char c = line[i];
+        if (quote == '"' && c == '\\' && line[i + 1])
+            end = ++i + 1;
+        else if (quote && c == quote)
+            quote = 0;
+        else if (!quote && (c == '"' || c == '\'') && strchr(before_values, before))
+            quote = c;
+        else if (!quote && c == '#' && before == ' ')
+            break;
+        if (c != ' ')
+            end = i + 1;
+        before = c;
+    }
+    line[end] = '\0';
 }

@@ -1,9 +1,10 @@
-// Words: names that were mistyped, and constant lists of words.
+// Words: names that were mistyped, constant lists of words, and lists that grow.
 #ifndef BASE_WORDS_H
 #define BASE_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 int words_compare(const void *a, const void *b);  // of two char *, for qsort
 
@@ -31,5 +32,21 @@ struct word_list {
     { separator, words, sizeof(words) - 1 }
 
 bool word_list_has(const struct word_list *list, const char *word, size_t length);
+
+// A list of texts that grows.
+struct string_list {
+    char **items;  // owned, each NUL-terminated
+    int64_t count;
+};
+
+void string_list_add(struct string_list *list, const char *item);
+// Splits text at spaces and adds the pieces.
+void string_list_add_words(struct string_list *list, const char *text);
+void string_list_free(struct string_list *list);
+
+// For the readers of our two kinds of YAML, flag files and pods. Cuts a carriage return, a comment and the spaces
+// before it off the end of a line. # opens a comment at the start or after a space, outside quotes. A quote opens only
+// after one of `before_values`, where a value may begin: in don't it is part of a word.
+void yaml_line_trim(char *line, const char *before_values);
 
 #endif

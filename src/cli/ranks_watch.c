@@ -5,7 +5,7 @@
 #include "base/host_limits.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "cli/ranks.h"
 
 #include <fcntl.h>

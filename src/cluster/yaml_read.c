@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/yaml_line.h"
+#include "base/words.h"
 #include "cluster/yaml.h"
 
 #include <ctype.h>

@@ -6,8 +6,10 @@
 #include "base/buffer.h"
 #include "base/library.h"
 #include "comm/comm.h"
-#include "comm/pause.h"
 #include "comm/record.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 // Tensors are passed by address: for a small message, copying views would cost more than starting it.
 struct collective {
@@ -63,6 +65,35 @@ struct host_name {
 };
 enum { HOST_NAME_WORDS = sizeof(struct host_name) / sizeof(int64_t) };
 
+// ---- pauses between two looks at an incomplete collective ----
+
+//  - A rank with a processor to itself yields, which is the fastest way to learn of the end.
+//  - A yield gives the processor to another program for a whole slice of time, milliseconds, if one is ready to run; a
+//    rank that sleeps gets it back within about 100 µs of its own accord. So after a yield that took long, ranks sleep.
+//  - If the ranks of the machine have more threads than processors, long waits sleep in any case: the ranks that
+//    compute need the processor.
+//  - Otherwise only very long waits sleep, to save power, and briefly.
+//
+// A sleep is bounded by a share of the wait so far, so the end is noticed late by at most that share. If ranks
+// outnumber processors, the wait starts over after a look that moved data: a collective takes many such looks.
+
+// Facts about the machine, kept between waits.
+struct pause_manner {
+    bool is_crowded;      // the ranks of this machine have more threads than processors
+    double busy_until;    // another program had the processor a moment ago
+    double busy_seconds;  // length of the last busy interval
+    struct clock *clock;  // see base/clock.h
+};
+
+// One wait; zeroed when it begins.
+struct pause {
+    int64_t looks;
+    double began;    // when it first yielded or slept, or last moved data
+    double resumed;  // when it last returned to the caller; 0: not yet
+};
+// After a look that found nothing. `most` bounds a sleep, for waits whose end is known; HUGE_VAL if it is not.
+void pause_after_look(struct pause *pause, struct pause_manner *manner, double most);
+
 struct world {
     const struct collective *collective;
     struct device *device;
@@ -72,13 +103,13 @@ struct world {
     struct group *groups[WORLD_MAX_GROUPS];  // all groups created, freed with the world; the first holds all ranks
     int group_count;
     struct record record;
-    struct watch *watch;  // see watch.h; NULL if the host does all the waiting
+    struct watch *watch;  // see pump.h; NULL if the host does all the waiting
     struct link link;
     bool lacks_nccl;             // this rank would use NCCL and could not load it
     const char *record_folder;   // where the record is written when a collective hangs; NULL for nowhere
     char *run_folder;            // record_folder if it is this run's own, created when it is needed; else NULL
     struct host_name *hosts;     // (size), see hosts.c; NULL on paper
-    struct pulse *pulse;         // NULL if there is none, see pulse.h
+    struct pulse *pulse;         // NULL if there is none, see below
     struct pause_manner manner;  // of the host's waits
     double waited_seconds;       // by the host, in comm_wait
     int patience;                // nesting depth of comm_patience_begin
@@ -145,5 +176,34 @@ void mpi_world_abort(enum exit_code code);
 int mpi_world_open(struct world **world, struct device *device);
 // For host values only; see tcp.c.
 int tcp_world_open(struct world **world, struct device *device, const struct world_options *options);
+
+// ---- spans in a trace (base/trace.h) ----
+
+// Each collective is a span of its own, from its start to its end, and the wait for it
+// is one on the track of the waiter, the host or the device.
+
+// The host has waited for a request.
+void request_trace(const struct comm_request *request, double began, double ended);
+// Makes the device wait, between two stamps if there is a trace; false if the wait is recorded (struct collective).
+bool request_order(struct comm_request *request);
+
+// ---- the pulse of ranks that work with files ----
+
+// Work with files has no deadline: a rank waiting for another's files would
+// mistake a slow disk for a hang. Instead, between comm_patience_begin and _end, every rank has a thread that answers
+// the others while the rank itself reads and writes. It does so in rounds, each a maximum over all ranks of "I am not
+// done yet", until no rank says so. A rank whose thread does not answer within the deadline is not slow but gone:
+// killed, stopped, or on a machine that is. The rounds have a group of their own, on the backend that carries host
+// values, so they do not mix with the ranks' other messages.
+
+// All ranks call. Returns NULL for a single rank, and if the backend allows calls from one thread only: then waits for
+// files have no limit, and noticing a lost rank is left to the launcher.
+int pulse_open(struct pulse **pulse, struct world *world);
+void pulse_close(struct pulse *pulse);  // NULL is fine
+// All ranks call both; the second returns when all have called it. `what` must live as long as the program.
+void pulse_start(struct pulse *pulse, const char *what);
+void pulse_stop(struct pulse *pulse);
+// Called instead of pulse_stop by a rank that is about to end the job. The pulse cannot be started again.
+void pulse_drop(struct pulse *pulse);
 
 #endif

@@ -9,10 +9,7 @@
 #include "base/watchdog.h"
 #include "comm/backend.h"
 #include "comm/hang.h"
-#include "comm/pause.h"
-#include "comm/pulse.h"
-#include "comm/request_trace.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 #include "ops/device.h"
 
 #include <inttypes.h>

@@ -18,9 +18,10 @@
 
 #include "base/error.h"
 #include "base/library.h"
-#include "comm/link.h"
 #include "comm/record.h"
 #include "ops/ops.h"
+
+#include <stddef.h>
 
 enum reduction { REDUCE_SUM, REDUCE_MAX };
 
@@ -33,7 +34,7 @@ struct comm_request {
     const char *name;
     const struct collective *collective;  // the carrier's
     double started;
-    double due;        // not complete before this time, see link.h; 0 on a real link
+    double due;        // not complete before this time, see struct link; 0 on a real link
     int64_t number;    // in the flight record
     int64_t sequence;  // among the collectives of the group; 0 for a send or receive
     int peer;          // the other side of a send or receive, a rank of the group; -1 for collectives of all
@@ -58,6 +59,20 @@ struct world_meeting {
     const char *secret_folder;
     bool is_public_folder;  // other users may create files there
 };
+
+// A link that is slower than the real one, for tests and for rehearsing a cluster on one machine: collectives complete
+// no sooner than a link of this bandwidth and latency would have carried them, one after the other. The data travels as
+// usual; only completion is delayed.
+
+struct link {
+    double bytes_per_second;  // 0: the real link
+    double latency_seconds;   // per collective
+    double free_at;           // when all requests so far have been carried
+};
+
+// When a collective that starts now completes; 0 on the real link. `bytes` counts the larger side. A ring of `ranks`
+// carries twice (ranks - 1) / ranks of them for a sum, once for a gather, a scatter or an all-to-all.
+double link_carry(struct link *link, enum collective_kind kind, size_t bytes, int ranks, double now);
 
 // This process's place and settings from the environment; found by the command line and passed down.
 struct world_options {
@@ -195,7 +210,8 @@ void comm_broadcast_text(struct group *group, char **text, int root, const char 
 // Between these two, no wait of this rank has a deadline: some ranks work with files for an unknown time, and others
 // wait for them. All ranks of the world call both, with the group of all ranks; the second returns when all ranks have
 // called it. A rank that is killed or stopped in the meantime is still noticed by the deadline, which ends the job
-// (exit code 212), see pulse.h. Calls may be nested. `what` names the work and must live as long as the program.
+// (exit code 212), see pulse_start in backend.h. Calls may be nested. `what` names the work and must live as long as
+// the program.
 void comm_patience_begin(struct group *all, const char *what);
 void comm_patience_end(struct group *all);
 

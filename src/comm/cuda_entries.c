@@ -1,6 +1,6 @@
 // The table of the module bevatron_cuda.so. Not part of the program, see ops/cuda_module.h.
 #include "comm/backend.h"
-#include "ops/cuda/entries.h"
+#include "ops/cuda/libraries.h"
 #include "ops/cuda_module.h"
 
 const struct cuda_module *bevatron_cuda_module(void) {

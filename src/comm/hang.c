@@ -6,9 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/run_position.h"
 #include "comm/backend.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 
 #include <errno.h>
 #include <inttypes.h>

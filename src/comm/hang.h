@@ -10,8 +10,8 @@
 #include "base/buffer.h"
 #include "comm/comm.h"
 
-// The stopwatch of a wait for a collective (comm_wait), for one that the device waits for (watch.h), or for ranks that
-// work with files (pulse.h).
+// The stopwatch of a wait for a collective (comm_wait), for one that the device waits for (struct watch), or for ranks
+// that work with files (struct pulse).
 struct stopwatch {
     const char *files;  // the ranks' work with files; NULL: the wait is for a collective
     double waited;      // seconds so far

@@ -1,15 +1,13 @@
 // Collectives over MPI, all nonblocking. If the device's memory is the host's, MPI works on the tensors in place.
 // Otherwise each request stages its tensor through host memory: device → staging before the start, staging → device at
 // the end. Sums of 16-bit floats use an operation of our own that adds in fp32. Every call to MPI holds the pump's
-// lock, see pump.h. Sums are cut into parts, see mpi_sums.h.
+// lock, see pump.h. Sums are cut into parts, see mpi_library.h.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
-#include "comm/mpi_count.h"
 #include "comm/mpi_library.h"
-#include "comm/mpi_sums.h"
 #include "comm/pump.h"
 #include "ops/device.h"
 #include "tensor/half.h"

@@ -1,5 +1,5 @@
-// Sums over MPI, in parts. See mpi_sums.h.
-#include "comm/mpi_sums.h"
+// Sums over MPI, in parts. See mpi_library.h.
+#include "comm/mpi_library.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

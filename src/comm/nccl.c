@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "comm/backend.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 #include "comm/nccl_library.h"
 #include "ops/device.h"
 

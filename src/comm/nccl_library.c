@@ -2,7 +2,7 @@
 #include "comm/nccl_library.h"
 #include "base/error.h"
 #include "comm/backend.h"
-#include "ops/cuda/places.h"
+#include "ops/cuda/libraries.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 // Rounds of the pulse. See pulse.h.
-#include "comm/pulse.h"
+#include "comm/backend.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "base/watchdog.h"
 #include "comm/hang.h"
 

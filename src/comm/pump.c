@@ -1,9 +1,11 @@
-// The thread that drives transfers that no call is waiting for. See pump.h.
+// The thread that drives transfers that no call is waiting for, and the watch over collectives. See pump.h.
 #include "comm/pump.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
+#include "comm/backend.h"
+#include "comm/hang.h"
 
 #include <stdlib.h>
 
@@ -87,4 +89,147 @@ void pump_free(struct pump *pump) {
     pthread_cond_destroy(&pump->woken);
     pthread_mutex_destroy(&pump->lock);
     free(pump);
+}
+
+// ---- the watch ----
+
+enum { FIRST_CAPACITY = 256 };
+
+struct watched {
+    struct comm_request request;
+    int64_t before;  // the last number in the flight record when the device was told to wait
+};
+
+struct watch {
+    struct world *world;
+    struct pump *pump;
+    struct watched *ring;  // (capacity) oldest at `first`
+    int64_t first, count, capacity;
+    struct comm_request entered;  // the request that the host is starting; its group is NULL if there is none
+    struct stopwatch stopwatch;   // of the current request
+};
+
+static struct watched *at(const struct watch *watch, int64_t i) {
+    return &watch->ring[(watch->first + i) % watch->capacity];
+}
+
+// The request whose time counts: the oldest one, or a start if nothing is older; NULL if there is none.
+static const struct comm_request *current(const struct watch *watch) {
+    if (watch->count > 0)
+        return &at(watch, 0)->request;
+    return watch->entered.group ? &watch->entered : NULL;
+}
+
+// Drops completed requests, oldest first; returns whether any are left.
+static bool look(void *context) {
+    struct watch *watch = context;
+    struct world *world = watch->world;
+    while (watch->count > 0) {
+        const struct comm_request *oldest = &at(watch, 0)->request;
+        if (!oldest->collective->test(oldest->carrier, oldest->handle))
+            break;
+        record_end(&world->record, oldest->number, clock_seconds());
+        watch->first = (watch->first + 1) % watch->capacity;
+        watch->count--;
+        stopwatch_reset(&watch->stopwatch, world);
+    }
+    if (current(watch))
+        stopwatch_look(&watch->stopwatch, current(watch));
+    return current(watch) != NULL;
+}
+
+struct watch *watch_new(struct world *world) {
+    // A look takes the driver's lock, which kernel launches need too, so it is rare. A hang is still found soon enough.
+    const struct pump_pace pace = {.poll_seconds = 0, .nap_seconds = 0.01, .clock = world->clock};
+    struct watch *watch = memory_alloc(sizeof *watch);
+    *watch = (struct watch){.world = world, .capacity = FIRST_CAPACITY, .pump = pump_new(look, watch, pace)};
+    watch->ring = memory_alloc(sizeof *watch->ring * FIRST_CAPACITY);
+    return watch;
+}
+
+void watch_free(struct watch *watch) {
+    if (!watch)
+        return;
+    pump_free(watch->pump);
+    free(watch->ring);
+    free(watch);
+}
+
+// The device's own queue limits how far the host can be ahead of it, so this ends soon.
+static void grow(struct watch *watch) {
+    struct watched *ring = memory_alloc(sizeof *ring * 2 * (size_t)watch->capacity);
+    for (int64_t i = 0; i < watch->count; i++)
+        ring[i] = *at(watch, i);
+    free(watch->ring);
+    watch->ring = ring;
+    watch->first = 0;
+    watch->capacity *= 2;
+}
+
+bool watch_add(struct watch *watch, const struct comm_request *request) {
+    if (!watch || !pump_start(watch->pump))
+        return false;
+    watch_lock(watch);
+    if (watch->count == watch->capacity)
+        grow(watch);
+    if (!current(watch))
+        stopwatch_reset(&watch->stopwatch, watch->world);
+    *at(watch, watch->count++) = (struct watched){.request = *request, .before = watch->world->record.count};
+    pump_wake(watch->pump);
+    watch_unlock(watch);
+    return true;
+}
+
+void watch_enter(struct watch *watch, const struct comm_request *request) {
+    if (!watch || watch->world->patience > 0 || !pump_start(watch->pump))
+        return;
+    watch_lock(watch);
+    if (!current(watch))
+        stopwatch_reset(&watch->stopwatch, watch->world);
+    watch->entered = *request;
+    pump_wake(watch->pump);
+    watch_unlock(watch);
+}
+
+void watch_leave(struct watch *watch) {
+    if (!watch)
+        return;
+    watch_lock(watch);
+    if (current(watch) == &watch->entered)
+        stopwatch_reset(&watch->stopwatch, watch->world);
+    watch->entered.group = NULL;
+    watch_unlock(watch);
+}
+
+// The device has not reached collectives begun after it was told to wait for the oldest one, nor those begun after the
+// oldest one in the same group.
+int64_t watch_begun(const struct watch *watch, const struct group *group) {
+    int64_t begun = group->collectives;
+    for (int64_t i = 1; watch && i < watch->count; i++) {
+        const struct comm_request *later = &at(watch, i)->request;
+        bool is_behind = later->number > at(watch, 0)->before || group == at(watch, 0)->request.group;
+        if (later->group == group && later->sequence > 0 && later->sequence <= begun && is_behind)
+            begun = later->sequence - 1;
+    }
+    return begun;
+}
+
+void watch_settle(struct watch *watch) {
+    for (bool is_done = !watch; !is_done;) {
+        watch_lock(watch);
+        is_done = !look(watch);
+        watch_unlock(watch);
+        if (!is_done)
+            clock_sleep(1e-3);  // also where a test has the clock: the end is real
+    }
+}
+
+void watch_lock(struct watch *watch) {
+    if (watch)
+        pump_lock(watch->pump);
+}
+
+void watch_unlock(struct watch *watch) {
+    if (watch)
+        pump_unlock(watch->pump);
 }

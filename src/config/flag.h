@@ -33,7 +33,7 @@
 #define CONFIG_FLAG_H
 
 #include "base/buffer.h"
-#include "base/string_list.h"
+#include "base/words.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/yaml_line.h"
+#include "base/words.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/file_remedy.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"

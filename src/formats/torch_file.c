@@ -4,7 +4,7 @@
 #include "formats/torch_file.h"
 
 #include "base/error.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "base/memory.h"
 #include "store/safetensors.h"
 #include <inttypes.h>

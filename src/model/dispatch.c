@@ -2,9 +2,9 @@
 // capacity. See experts.h.
 #include "base/coroutine.h"
 #include "base/memory.h"
-#include "base/run_position.h"
 #include "model/context.h"
 #include "model/experts.h"
+#include "base/process.h"
 #include "ops/device.h"
 
 #include <math.h>

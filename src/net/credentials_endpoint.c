@@ -2,7 +2,6 @@
 #include "net/credentials.h"
 #include "net/http.h"
 #include "net/internal.h"
-#include "net/sign.h"
 #include "net/url.h"
 #include "net/xml.h"
 #include "base/clock.h"

@@ -5,7 +5,6 @@
 #include "net/credentials.h"
 #include "net/http.h"
 #include "net/remote.h"
-#include "net/sign.h"
 
 struct remote_patience remote_patience(void);  // with the usual values filled in
 
@@ -74,7 +73,8 @@ int remote_look(struct remote_object *object, const struct url *url);
 void remote_tag(const struct http_response *response, char *tag, size_t size);
 enum { REMOTE_TAG_BYTES = 512 };
 
-// Adds the objects listed in one answer; *next becomes the token of the next page, empty if this is the last (list.c).
+// Adds the objects listed in one answer; *next becomes the token of the next page, empty if this is the last
+// (object.c).
 int remote_list_parse(struct remote_list *list, const char *bucket, const struct buffer *answer, struct buffer *next);
 
 // ---- messages (explain.c) ----

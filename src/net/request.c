@@ -1,6 +1,6 @@
 // One request: made for S3 or for the web, signed, sent, and repeated while that may help. See internal.h.
 #include "net/internal.h"
-#include "net/sign.h"
+#include "net/credentials.h"
 #include "net/xml.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,11 +1,11 @@
-// Workers fetch parts into the slots of a ring, and a writer passes them on to the pipe. See stream.h.
-#include "net/stream.h"
+// Workers fetch parts into the slots of a ring, and a writer passes them on to the pipe. See remote.h.
+#include "net/remote.h"
 #include "net/internal.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

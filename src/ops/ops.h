@@ -19,7 +19,6 @@
 #define OPS_OPS_H
 
 #include "base/layer_kinds.h"
-#include "ops/activation.h"
 #include "ops/ops_attention.h"
 #include "ops/ops_experts.h"
 #include "ops/ops_float8.h"

@@ -8,7 +8,6 @@
 #define OPS_OPS_EXPERTS_H
 
 #include "base/layer_kinds.h"
-#include "ops/activation.h"
 #include "ops/ops_float8.h"
 
 enum { ROUTER_MOST_EXPERTS = 1024, ROUTER_MOST_CHOSEN = 32 };

@@ -2,7 +2,7 @@
 #ifndef OPS_OPS_FLOAT8_H
 #define OPS_OPS_FLOAT8_H
 
-#include "ops/activation.h"
+#include "base/layer_kinds.h"
 #include "tensor/tensor.h"
 
 // An operand of a matmul: unquantized, or in fp8. In fp8 it has a range: four fp32 numbers on the device, at a multiple

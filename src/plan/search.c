@@ -4,7 +4,7 @@
 // processors. A group is all layouts of one GPU and precision. Groups are searched separately, because fp8 would
 // otherwise hide all results of bf16.
 #include "plan/search.h"
-#include "base/child_tasks.h"
+#include "base/process.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

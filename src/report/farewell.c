@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/run_position.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "base/watchdog.h"
 #include "report/metrics_file.h"
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/progress.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "report/console.h"
 #include "report/metrics_file.h"
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>

@@ -9,7 +9,7 @@
 #ifndef SHELL_SHELL_H
 #define SHELL_SHELL_H
 
-#include "base/string_list.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>

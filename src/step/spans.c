@@ -1,7 +1,7 @@
 // Spans of a step. See spans.h.
 #include "step/spans.h"
 #include "base/clock.h"
-#include "base/run_position.h"
+#include "base/process.h"
 #include "ops/device.h"
 #include "step/internal.h"
 

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/file_remedy.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/checkpoint.h"

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/file_remedy.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "net/remote.h"
 #include "store/checkpoint.h"
 #include <errno.h>

@@ -10,7 +10,6 @@
 #include "base/number.h"
 #include "base/phase.h"
 #include "net/remote.h"
-#include "net/stream.h"
 #include "store/checkpoint.h"
 #include "store/remote_checkpoint.h"
 #include <dirent.h>

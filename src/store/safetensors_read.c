@@ -4,7 +4,7 @@
 #include "store/safetensors.h"
 
 #include "base/error.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/run_position.h"
+#include "base/process.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

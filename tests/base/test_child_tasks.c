@@ -1,5 +1,5 @@
 // Tasks in child processes: every number once, results in shared memory, children that die.
-#include "base/child_tasks.h"
+#include "base/process.h"
 #include "test.h"
 
 #include <stdlib.h>

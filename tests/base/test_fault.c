@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/run_position.h"
+#include "base/process.h"
 #include "capture.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
 // Files that users pass by mistake.
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 
 #include "test.h"
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "base/sha256_blocks.h"
+#include "base/hash.h"
 #include <unistd.h>
 
 static void hex_of(const void *bytes, size_t count, char text[65]) {

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "base/scan.h"
+#include "base/json_lex.h"
 #include "base/utf8.h"
 
 static const char *const keys[] = {"text", "title"};

@@ -3,7 +3,7 @@
 #include "base/watchdog.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "moved_clock.h"
 #include "test.h"
 

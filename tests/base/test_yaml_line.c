@@ -1,5 +1,5 @@
 // Comments and spaces at the end of a line go; those in quotes stay.
-#include "base/yaml_line.h"
+#include "base/words.h"
 #include "test.h"
 
 TEST(comments_are_cut) {

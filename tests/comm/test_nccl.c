@@ -3,7 +3,7 @@
 // it. Ranks that share a GPU need different NCCL_HOSTIDs, see bench/gpu_ranks.sh.
 // tier: all
 #include "comm/backend.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 #include "ops/device.h"
 #include "test.h"
 

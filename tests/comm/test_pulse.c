@@ -3,7 +3,7 @@
 #include "base/capture.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/pulse.h"
+#include "comm/backend.h"
 #include "moved_clock.h"
 #include "test.h"
 

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/backend.h"
-#include "comm/pulse.h"
 #include "comm/star.h"
 #include "ops/device.h"
 #include "test.h"

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "comm/backend.h"
-#include "comm/watch.h"
+#include "comm/pump.h"
 #include "moved_clock.h"
 #include "ops/device.h"
 #include "test.h"

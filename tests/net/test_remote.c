@@ -5,7 +5,7 @@
 #include "net/http.h"
 #include "net/internal.h"
 #include "net/object_server.h"
-#include "net/stream.h"
+#include "net/remote.h"
 #include <fcntl.h>
 #include <inttypes.h>
 

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "net/credentials.h"
 #include "net/internal.h"
-#include "net/sign.h"
 #include "net/url.h"
 #include "net/xml.h"
 #include <unistd.h>

@@ -161,7 +161,7 @@ TEST(kernels_of_this_processor) {
     static const struct cpu_kernel *const models[] = {&model_neon,   &model_avx2,        &model_avx512,
                                                       &model_bfmmla, &model_avx512_bf16, &model_amx};
     static const char *const names[] = {"neon", "avx2", "avx512", "bfmmla", "avx512-bf16", "amx"};
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    const struct cpu_kernel *kernels[KERNEL_MOST + 1];
     EXPECT_OK(kernel_choose(kernels, NULL));
     for (int i = 0; kernels[i]; i++) {
         const struct cpu_kernel *kernel = kernels[i];
@@ -224,7 +224,7 @@ static void compare_with_openblas(struct device *device, const struct cpu_kernel
 TEST(rounds) {
     static const int64_t sizes[][3] = {{1000, 100, 2048}, {1000, 1000, 2048}, {1700, 100, 2600}, {1000, 800, 3000},
                                        {100, 1700, 2600}, {1000, 100, 5000},  {100, 1100, 5000}};
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    const struct cpu_kernel *kernels[KERNEL_MOST + 1];
     EXPECT_OK(kernel_choose(kernels, NULL));
     for (int i = 0; kernels[i]; i++) {
         struct device *device = NULL;
@@ -308,7 +308,7 @@ TEST(blocks_are_packed_when_needed) {
 }
 
 TEST(names) {
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
+    const struct cpu_kernel *kernels[KERNEL_MOST + 1], *one[KERNEL_MOST + 1];
     EXPECT_OK(kernel_choose(kernels, "openblas"));
     EXPECT(kernels[0] == NULL);
     EXPECT_ERROR(kernel_choose(one, "sse"), "no matmul kernel \"sse\"");
@@ -322,7 +322,7 @@ TEST(names) {
         (void)snprintf(all + strlen(all), sizeof all - strlen(all), ",%s", kernels[i]->name);
     }
     EXPECT_OK(kernel_choose(one, all));
-    for (int i = 0; i <= KERNEL_COUNT && (i == 0 || kernels[i - 1]); i++)
+    for (int i = 0; i <= KERNEL_MOST && (i == 0 || kernels[i - 1]); i++)
         EXPECT(one[i] == kernels[i]);
     struct device *device = NULL;
     EXPECT_ERROR(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1, .cpu_kernels = "mmx"}),

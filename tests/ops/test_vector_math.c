@@ -1,7 +1,7 @@
 // The elementary functions of the CPU backend against double-precision libm over their whole range, and the conversions
 // to 16-bit floats against exact rules.
 #include "test.h"
-#include "ops/cpu/convert.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 
 static float float_of(uint32_t bits) {

@@ -1,7 +1,7 @@
 // A forward beside a backward, on paper: rows of one go to experts of other ranks while the other computes. The order
 // of calls shows it: operations are queued between the start of an exchange and the wait for it. Passes that go alone
 // have none there, and all passes together do the same operations with and without pairs.
-#include "base/run_position.h"
+#include "base/process.h"
 #include "comm/backend.h"
 #include "ops/device.h"
 #include "ranks_step.h"

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "net/remote.h"
-#include "net/stream.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

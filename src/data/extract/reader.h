@@ -11,7 +11,7 @@
 
 struct reader;
 
-// "-" is standard input; s3:// and https:// are streamed (net/stream.h).
+// "-" is standard input; s3:// and https:// are streamed (net/remote.h).
 int reader_open(struct reader **reader, const char *path);
 // reader_open with up to `threads` threads if the format allows it (bzip2, or several frames of zstd or blocks of
 // xz).

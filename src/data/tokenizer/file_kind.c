@@ -2,7 +2,7 @@
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "net/hub.h"
 #include "base/hash.h"
 #include <ctype.h>

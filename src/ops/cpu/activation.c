@@ -1,6 +1,5 @@
 // Plain activations and gated units. A row is processed in pieces that stay in the L1 cache, so a gated unit can use
 // the plain functions below for its gate and then multiply.
-#include "ops/cpu/activation.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>

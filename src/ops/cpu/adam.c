@@ -1,7 +1,6 @@
 // The updates of optimizers, and the other passes over flat ranges: splitting an fp32 into halves, merging and scaling.
 // Elements are independent, so a range is cut into chunks that threads take in any order.
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/convert.h"
 #include "tensor/half.h"
 #include "tensor/moment8.h"
 #include <math.h>

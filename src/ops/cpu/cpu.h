@@ -5,18 +5,22 @@
 #ifndef OPS_CPU_CPU_H
 #define OPS_CPU_CPU_H
 
+#include "base/layer_kinds.h"
 #include "base/pool.h"
-#include "ops/cpu/clones.h"
 #include "ops/cpu/kernel.h"
 #include "ops/device.h"
+#include "tensor/tensor.h"
+
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // kernels that matmuls may use, best first, then NULL
-    char *workspace;                                     // panels of matmul_packed
-    void *wide;                                          // fp32 copies of 16-bit tensors, see half.c
+    const struct cpu_kernel *kernels[KERNEL_MOST + 1];  // kernels that matmuls may use, best first, then NULL
+    char *workspace;                                    // panels of matmul_packed
+    void *wide;                                         // fp32 copies of 16-bit tensors, see half.c
     size_t wide_bytes;
     struct profile *profile;  // NULL while none is on
 };
@@ -102,5 +106,24 @@ struct own_need grouped_matmul_own_bytes(const struct device *device, const stru
 
 // The fp32 copies of an operation's tensors of 16 bits.
 extern const struct own_bytes half_own_bytes;
+
+// fp32 to and from the 16-bit float types, rounding to nearest, ties to even; NaN stays NaN.
+
+// count elements of `from` (dtype from_dtype) become count elements of `to`; the ranges do not overlap. Float dtypes.
+void cpu_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, int64_t count);
+
+// The activations of activation.c as functions over pieces of rows. Private to ops/cpu.
+
+// y may be x.
+struct cpu_activation {
+    void (*value)(float *y, const float *x, int64_t count);
+    void (*gradient)(float *y, const float *x, int64_t count);
+};
+extern const struct cpu_activation cpu_activations[ACTIVATION_COUNT];
+
+// Apply a gated unit's rule: prepare its halves in place, and zero gradients where the original halves were clamped.
+bool cpu_glu_has_rule(struct glu_rule rule);
+void cpu_glu_prepare(float *gate, float *up, struct glu_rule rule, int64_t count);
+void cpu_glu_mask(float *dgate, float *dup, const float *gate, const float *up, float limit, int64_t count);
 
 #endif

@@ -181,7 +181,7 @@ static void return_large_blocks(void) {
 int cpu_open(struct device **device, const struct device_options *options) {
     *device = NULL;
     return_large_blocks();
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    const struct cpu_kernel *kernels[KERNEL_MOST + 1];
     struct pool *pool = NULL;
     TRY(kernel_choose(kernels, options->cpu_kernels));
     TRY(pool_create(&pool, options->threads));

@@ -1,7 +1,6 @@
 // Token and position embeddings. Forward: rows in parallel; only the needed rows of a 16-bit table are widened, since
 // tables are large. Backward: a task owns a block of columns of both tables and walks all tokens in order, so that
 // equal tokens are added in a fixed order and no two tasks write the same element.
-#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 // Between the two matmuls of experts: biases, the activation, gated or not, and the weight of each slot. Rows in
 // parallel; the gradients of biases are sums down the columns of each expert's rows.
-#include "ops/cpu/activation.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/pieces.h"
 #include <string.h>
 

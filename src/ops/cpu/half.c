@@ -5,12 +5,16 @@
 // with bf16 instructions accumulate in fp32 too.
 //
 // The memory grows to the largest operation in the first step and stays; half_own_bytes returns its size beforehand.
-#include "ops/cpu/cpu.h"
-#include "ops/cpu/matmul.h"
-#include "ops/contract.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "ops/contract.h"
+#include "ops/cpu/kernel.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/matmul.h"
+#include "tensor/half.h"
+
 #include <stddef.h>
+#include <string.h>
 
 enum { READ = 1, WRITTEN = 2, CHANGED = READ | WRITTEN };
 

@@ -9,9 +9,17 @@
 
 const float kernel_zeros[KERNEL_MOST_COLUMNS];
 
-// Best first within a dtype.
-static const struct cpu_kernel *(*const known[KERNEL_COUNT])(void) = {
-    kernel_amx, kernel_avx512_bf16, kernel_bfmmla, kernel_avx512, kernel_avx2, kernel_neon,
+// Those of this kind of processor, best first within a dtype, then NULL.
+static const struct cpu_kernel *(*const known[KERNEL_MOST + 1])(void) = {
+#if defined(__x86_64__)
+    kernel_amx,
+    kernel_avx512_bf16,
+    kernel_avx512,
+    kernel_avx2,
+#elif defined(__aarch64__)
+    kernel_bfmmla,
+    kernel_neon,
+#endif
 };
 
 static bool is_named(const char *name, const char *names, size_t length) {
@@ -20,7 +28,7 @@ static bool is_named(const char *name, const char *names, size_t length) {
 
 void cpu_list_kernels(char *text, size_t size) {
     size_t used = 0;
-    for (int i = 0; i < KERNEL_COUNT && used < size; i++) {
+    for (int i = 0; known[i] && used < size; i++) {
         const struct cpu_kernel *kernel = known[i]();
         if (kernel)
             used += (size_t)snprintf(text + used, size - used, "%s, ", kernel->name);
@@ -30,8 +38,8 @@ void cpu_list_kernels(char *text, size_t size) {
 }
 
 // Marks the kernel of this name as chosen; -1 if the processor has no such kernel.
-static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
-    for (int i = 0; i < KERNEL_COUNT; i++) {
+static int mark(bool is_chosen[KERNEL_MOST], const char *name, size_t length) {
+    for (int i = 0; known[i]; i++) {
         const struct cpu_kernel *kernel = known[i]();
         if (kernel && is_named(kernel->name, name, length)) {
             is_chosen[i] = true;
@@ -46,15 +54,15 @@ static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
                      list);
 }
 
-int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names) {
-    bool is_chosen[KERNEL_COUNT] = {false};
+int kernel_choose(const struct cpu_kernel *chosen[KERNEL_MOST + 1], const char *names) {
+    bool is_chosen[KERNEL_MOST] = {false};
     for (const char *name = names; name;) {
         size_t length = strcspn(name, ",");
         TRY(mark(is_chosen, name, length));
         name = name[length] ? name + length + 1 : NULL;
     }
     int count = 0;
-    for (int i = 0; i < KERNEL_COUNT; i++) {
+    for (int i = 0; known[i]; i++) {
         if ((!names || is_chosen[i]) && known[i]())
             chosen[count++] = known[i]();
     }

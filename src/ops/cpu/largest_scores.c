@@ -1,7 +1,7 @@
 // The largest score of each head. A task has one head and walks over tiles of queries and keys; keys that no query of a
 // tile sees are skipped.
 #include "ops/cpu/attention.h"
-#include "ops/cpu/convert.h"
+#include "ops/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 // block of columns is read for its maximum and then, still in the L1 cache, for its sum of exponentials. 16-bit logits
 // are widened block by block on the stack: there are too many to widen all of them in memory, as half.c does for other
 // operations.
-#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>

@@ -26,19 +26,4 @@ struct pack_part {
 void pack_panels(void *panels, const struct panel_shape *shape, const struct pack_source *source,
                  const struct pack_part *part);
 
-// Input of the two files with fast paths: whole groups of full panels, and for fp32 also the first lines of a partial
-// panel, a multiple of four. All distances are in bytes.
-struct pack_job {
-    unsigned char *panels;
-    const unsigned char *from;
-    int64_t stride, panel_bytes;
-    int64_t count, groups, width, lines;
-};
-
-// Packs lines that are contiguous in memory, in groups of 4, 8 or 64 bytes.
-void pack_lines(const struct pack_job *job, int64_t group_bytes);
-// Pack lines that are strided in memory: fp32 one by one; bf16 in groups of 2, 4 or 32.
-void pack_across_f32(const struct pack_job *job);
-void pack_across_bf16(const struct pack_job *job, int64_t group);
-
 #endif

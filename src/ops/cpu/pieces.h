@@ -3,7 +3,6 @@
 #ifndef OPS_CPU_PIECES_H
 #define OPS_CPU_PIECES_H
 
-#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 
 enum { PIECE = 256 };

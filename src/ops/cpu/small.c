@@ -1,7 +1,7 @@
 // Small matmuls in double. COLUMNS lines of b are widened at a time, one part of the inner dimension after the other,
 // and used for a block of rows; the block's sums stay in memory between parts.
 #include "ops/cpu/small.h"
-#include "ops/cpu/clones.h"
+#include "ops/cpu/kernel.h"
 #include <string.h>
 
 enum { ROWS = 4, BLOCK_ROWS = 16 * ROWS, COLUMNS = 16, PART_STEPS = 64 };

@@ -3,7 +3,7 @@
 #ifndef OPS_CPU_VECTOR_MATH_H
 #define OPS_CPU_VECTOR_MATH_H
 
-#include "ops/cpu/clones.h"
+#include "ops/cpu/kernel.h"
 #include <stdint.h>
 #include <string.h>
 

@@ -2,11 +2,10 @@
 // weights are fp32 or two halves, bf16 and the rest (see tensor/half.h); split and merge convert between these. All is
 // elementwise: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/flat.cuh"
 #include "ops/cuda/lanes.cuh"
-#include "ops/cuda/moments.cuh"
+#include "ops/cuda/updates.cuh"
 
-// P and Q are the storage types of the moments, see moments.cuh.
+// P and Q are the storage types of the moments, see updates.cuh.
 template <typename P, typename Q> struct adam_args {
     P m;                 // (count)
     Q v;                 // (count)

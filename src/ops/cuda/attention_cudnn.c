@@ -21,8 +21,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "ops/attention_parts.h"
-#include "ops/cuda/cudnn_side.h"
-#include "ops/cuda/cudnn_sketch.h"
+#include "ops/cuda/cudnn_graph.h"
 #include "ops/device.h"
 
 #include <math.h>

@@ -37,4 +37,19 @@ int64_t cudnn_attention_parts(const struct cudnn_attention *attention);
 // For tests: limits parts to this many elements, up to ATTENTION_PART_ELEMENTS.
 void cudnn_attention_cut(struct cudnn_attention *attention, int64_t elements);
 
+// ---- side inputs, for the kernel that writes them (cudnn_side_kernel.cu) ----
+
+// In device memory; NULL members are not written.
+struct side_inputs {
+    int64_t B, Tq, Tk;
+    int64_t part_samples, part_heads, parts;  // the operation is done in parts, those of a sample's heads one by one
+    int64_t head_parts;                       // of a sample
+    int32_t *first;                           // (B * Tq): the first key that each query sees
+    int32_t *end;                             // (B * Tq): the key after the last that is not padding
+    int64_t *draw;                            // (parts, 2): the part's seed, and an offset, which is 0
+};
+
+void side_kernel(void *stream, const struct side_inputs *to, const struct attention_mask *mask,
+                 const struct dropout *dropout);
+
 #endif

@@ -1,4 +1,4 @@
-// fp8 by blocks: each block of threads stores a tile of 128 x 128 and its transpose (turned.cuh), whose blocks of
+// fp8 by blocks: each block of threads stores a tile of 128 x 128 and its transpose (blocks.cuh), whose blocks of
 // elements lie within the tile; without the transpose, rows. The factors are powers of two, computed as on the CPU, so
 // that codes are identical.
 #include "ops/cuda/blocks.cuh"

@@ -112,7 +112,7 @@ struct cuda_device {
     int capability;                // compute capability, e.g. 90
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
-    struct cuda_clock *clock;      // NULL: it is stopped, see clock.cu
+    struct cuda_clock *clock;      // NULL: it is stopped, see profile.cu
     unsigned attention_notes;      // notes on attention already logged, see attention.cu
 };
 

@@ -2,7 +2,7 @@
 #include "ops/cuda/dropout.cuh"
 
 extern "C" {
-#include "ops/cuda/cudnn_side_inputs.h"
+#include "ops/cuda/attention_cudnn.h"
 }
 
 struct side_args {

@@ -1,5 +1,5 @@
 // Rows of experts in fp8 by blocks of 128, and their transpose with its own blocks: the copy to places, and the
-// activation between the two matmuls, in one pass over tiles of 128 x 128 (turned.cuh), which hold whole blocks in both
+// activation between the two matmuls, in one pass over tiles of 128 x 128 (blocks.cuh), which hold whole blocks in both
 // orders. The values of a tile are computed twice from inputs in registers: for the maxima of lines, and to be stored.
 //
 // The gradient of a gated unit has two halves. If they are whole blocks, a tile has the same columns of both and of the

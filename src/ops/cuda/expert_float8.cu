@@ -1,5 +1,5 @@
 // Rows of experts in fp8 and their transpose: the copy to places, and the activation between the two matmuls, in one
-// pass over tiles of 128 x 128 (turned.cuh).
+// pass over tiles of 128 x 128 (blocks.cuh).
 #include "ops/cuda/quantizer.cuh"
 
 static struct quantizer_args expert_args(struct tensor x, struct tensor sources, int64_t columns) {

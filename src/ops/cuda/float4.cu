@@ -3,7 +3,6 @@
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/float4.cuh"
 #include "ops/cuda/float8.cuh"
-#include "ops/cuda/scales.cuh"
 
 #include <float.h>
 

@@ -2,8 +2,6 @@
 #include "ops/cuda/libraries.h"
 #include "base/error.h"
 #include "ops/cuda/attention_cudnn.h"
-#include "ops/cuda/entries.h"
-#include "ops/cuda/places.h"
 
 #include <stdio.h>
 

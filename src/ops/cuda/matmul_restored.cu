@@ -3,7 +3,7 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float4.cuh"
 #include "ops/cuda/matmul.cuh"
-#include "ops/cuda/scales.cuh"
+#include "ops/cuda/float8.cuh"
 
 enum { RESTORED_TILE = 16, E8M0_NAN_CODE = 255 };
 

@@ -1,9 +1,8 @@
 // The passes of Muon over flat ranges, see ops_updates.h; the last one, along the direction, is in adam.cu with the
 // other updates of masters.
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/flat.cuh"
+#include "ops/cuda/updates.cuh"
 #include "ops/cuda/lanes.cuh"
-#include "ops/cuda/norm_factor.cuh"
 
 struct momentum_args {
     double *squares;     // (blocks): sums of squares of y, or NULL

@@ -1,4 +1,4 @@
-// Values in fp8 with one range and their transpose, in one pass over tiles of 128 x 128 (turned.cuh).
+// Values in fp8 with one range and their transpose, in one pass over tiles of 128 x 128 (blocks.cuh).
 #include "ops/cuda/quantizer.cuh"
 
 enum { ROWS_AHEAD = 8 };

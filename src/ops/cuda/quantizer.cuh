@@ -7,7 +7,7 @@
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
-#include "ops/cuda/turned.cuh"
+#include "ops/cuda/blocks.cuh"
 
 enum { MOST_HALVES = 2 };
 

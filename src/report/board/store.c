@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/thread.h"
+#include "base/interrupt.h"
 #include "report/board/internal.h"
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_remedy.h"
+#include "base/file_patience.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/words.h"

@@ -10,7 +10,6 @@
 
 #include "ops/cuda/attention_tensor.cuh"
 #include "ops/cuda/hopper/hopper.cuh"
-#include "ops/cuda/hopper/tiles.cuh"
 
 enum {
     BLOCK_ROWS = 128,

@@ -1,4 +1,4 @@
-// Matmuls over ragged groups of rows on GPUs of compute capability 9.0, see tiles.cuh.
+// Matmuls over ragged groups of rows on GPUs of compute capability 9.0, see hopper.cuh.
 //
 // A tile begins at a row of its expert. Its last box may reach into the next expert's rows: rows of the result beyond
 // the expert's end are not stored. In weight gradients the rows are the inner dimension: lines of the next expert are

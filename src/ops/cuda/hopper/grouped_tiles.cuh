@@ -8,7 +8,7 @@
 
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/grouped.cuh"
-#include "ops/cuda/hopper/tiles.cuh"
+#include "ops/cuda/hopper/hopper.cuh"
 
 enum {
     GROUPED_STAGES = 4,

@@ -1,4 +1,4 @@
-// Several matmuls of the same shape at once on GPUs of compute capability 9.0, see tiles.cuh: matrices that are too
+// Several matmuls of the same shape at once on GPUs of compute capability 9.0, see hopper.cuh: matrices that are too
 // small to keep all multiprocessors busy run back to back.
 //
 // A tile is 128 rows by up to four columns of blocks, squares of 64; the blocks of a row of tiles are dealt evenly to
@@ -6,9 +6,9 @@
 // on the diagonal and below it; the latter are also stored mirrored. So every element is written once.
 //
 // The addend of a tile is copied while its sums are computed, to the shared memory through which the result is stored.
-#include "ops/cuda/hopper/tiles.cuh"
+#include "ops/cuda/hopper/hopper.cuh"
 #include "ops/cuda/mma.cuh"
-#include "ops/cuda/norm_factor.cuh"
+#include "ops/cuda/updates.cuh"
 
 enum {
     MANY_STAGES = 3,

@@ -1,9 +1,10 @@
 // Storage of Adam's moments: in fp32, in bf16 with stochastic rounding, or as 8-bit codes (tensor/moment8.h). Four
 // elements per thread; a half warp has the MOMENT8_SHARE elements that share an exponent, so all of its threads
 // participate, even beyond the last element.
-#ifndef OPS_CUDA_MOMENTS_CUH
-#define OPS_CUDA_MOMENTS_CUH
+#ifndef OPS_CUDA_UPDATES_CUH
+#define OPS_CUDA_UPDATES_CUH
 
+#include "ops/cuda/cuda.cuh"
 #include "ops/cuda/elements.cuh"
 #include "tensor/moment8.h"
 
@@ -101,6 +102,34 @@ static __device__ __forceinline__ void store_moment(struct any_moment<kind> to, 
         store_moment((__nv_bfloat16 *)to.at.codes, i, count, x, grad);
     else
         store_moment(to.at, i, count, x, grad);
+}
+
+// ---- a pass over a flat range ----
+
+// Many blocks with one piece of memory each are faster than few that walk all of it: on an H200 Adam moves 4.2 TB/s,
+// and 3.95 with 4096 blocks. Grid-wide steps serve only ranges beyond MOST_FLAT_BLOCKS.
+enum { FLAT_THREADS = 256, MOST_FLAT_BLOCKS = 1 << 30 };
+
+static inline unsigned flat_blocks(int64_t count) {
+    int64_t blocks = divide_up(count, FLAT_THREADS);
+    return (unsigned)min(blocks, (int64_t)MOST_FLAT_BLOCKS);
+}
+
+// ---- Muon ----
+
+// The inverse norm of a matrix, from the sum of its squares: Muon's division, separate or fused into a matmul.
+
+struct norm_factor {
+    const float *sum_squares;  // one for each matrix, or NULL: the factor is 1
+    float least;               // of the norm
+    bool is_twice;             // the factor's square
+};
+
+static __device__ __forceinline__ float factor_of(const struct norm_factor &by, int matrix) {
+    if (!by.sum_squares)
+        return 1;
+    float factor = 1.0f / fmaxf(sqrtf(by.sum_squares[matrix]), by.least);
+    return by.is_twice ? factor * factor : factor;
 }
 
 #endif
