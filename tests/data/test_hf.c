@@ -117,7 +117,7 @@ TEST(shortcuts_change_nothing) {
         struct hf *hf;
         EXPECT_OK(file_read_all(file, (size_t)1 << 24, &json));
         EXPECT_OK(hf_parse(&hf, json.data, json.length, file));
-        EXPECT(hf->is_bert || hf->byte_rules);
+        EXPECT(hf->is_bert || hf->byte_splitter);
         struct hf_state fast, slow;
         struct token_list ids = {0}, expected = {0};
         hf_state_init(&fast);
@@ -128,12 +128,12 @@ TEST(shortcuts_change_nothing) {
             ids.count = expected.count = 0;
             EXPECT_OK(hf_encode(hf, &fast, text.data, text.length, &ids));
             bool is_bert = hf->is_bert;
-            const struct split_rules *rules = hf->byte_rules;
+            const struct splitter *splitter = hf->byte_splitter;
             hf->is_bert = false;
-            hf->byte_rules = NULL;
+            hf->byte_splitter = NULL;
             EXPECT_OK(hf_encode(hf, &slow, text.data, text.length, &expected));
             hf->is_bert = is_bert;
-            hf->byte_rules = rules;
+            hf->byte_splitter = splitter;
             expect_ids(&ids, expected.ids, expected.count);
         }
         hf_state_free(&fast);

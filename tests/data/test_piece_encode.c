@@ -29,20 +29,20 @@ static int encode(const void *model, void *state, const unsigned char *piece, si
 
 // The fake model with GPT-2's pieces, and its cache.
 struct encoder {
-    struct unicode_table *table;
+    struct splitter *splitter;
     struct piece_model model;
     struct piece_cache cache;
 };
 
 static void open_encoder(struct encoder *encoder) {
-    encoder->table = split_table_create();
-    encoder->model = (struct piece_model){.rules = &split_rules_gpt2, .table = encoder->table, .encode = encode};
+    encoder->splitter = splitter_create(split_pattern_by_name("gpt2"));
+    encoder->model = (struct piece_model){.splitter = encoder->splitter, .encode = encode};
     piece_cache_create(&encoder->cache);
 }
 
 static void close_encoder(struct encoder *encoder) {
     piece_cache_free(&encoder->cache);
-    free(encoder->table);
+    splitter_free(encoder->splitter);
 }
 
 static void check(struct encoder *encoder, const struct buffer *text) {
@@ -51,7 +51,7 @@ static void check(struct encoder *encoder, const struct buffer *text) {
     const unsigned char *at = (const unsigned char *)buffer_string(text), *end = at + text->length;
     EXPECT_OK(piece_encode(&encoder->model, &encoder->cache, &counter, buffer_string(text), text->length, &ids));
     for (size_t piece; at < end; at += piece) {
-        piece = split_text(encoder->model.rules, encoder->table, at, (size_t)(end - at));
+        piece = split_text(encoder->splitter, at, (size_t)(end - at));
         append_ids(at, piece, &expected);
     }
     expect_ids(&ids, expected.ids, expected.count);

@@ -80,12 +80,11 @@ static void random_text(uint64_t *state, struct buffer *out, size_t parts) {
         buffer_append_string(out, pieces[next_random(state) % (sizeof pieces / sizeof pieces[0])]);
 }
 
-static void check_split(const struct split_rules *rules, const struct pattern *pattern,
-                        const struct unicode_table *table, const struct buffer *text) {
+static void check_split(const struct splitter *splitter, const struct pattern *pattern, const struct buffer *text) {
     struct pattern_scratch scratch = {0};
     const unsigned char *bytes = (const unsigned char *)text->data;
     for (size_t at = 0; at < text->length;) {
-        size_t piece = split_text(rules, table, bytes + at, text->length - at);
+        size_t piece = split_text(splitter, bytes + at, text->length - at);
         struct pattern_match match = {0};
         EXPECT_INT(pattern_find(pattern, &scratch, bytes, text->length, at, &match), 1);
         if (match.begin != at || match.end != at + piece)
@@ -97,10 +96,10 @@ static void check_split(const struct split_rules *rules, const struct pattern *p
 }
 
 TEST(splitters_match_their_patterns) {
-    struct unicode_table *table = split_table_create();
     for (int i = 0; i < PATTERN_COUNT; i++) {
         const struct split_pattern *known = split_pattern_by_name(pattern_names[i]);
         EXPECT(known);
+        struct splitter *splitter = splitter_create(known);
         for (const char *const *text = known->texts; *text; text++) {
             EXPECT(split_pattern_by_text(*text, strlen(*text)) == known);
             struct pattern *pattern;
@@ -110,15 +109,15 @@ TEST(splitters_match_their_patterns) {
             for (int round = 0; round < 3000; round++) {
                 random_text(&state, &sample, next_random(&state) % 14);
                 if (sample.length)
-                    check_split(&known->rules, pattern, table, &sample);
+                    check_split(splitter, pattern, &sample);
             }
             buffer_free(&sample);
             pattern_free(pattern);
         }
+        splitter_free(splitter);
     }
     EXPECT(!split_pattern_by_name("v3"));
     EXPECT(!split_pattern_by_text("x", 1));
-    free(table);
 }
 
 // ---- merging ----

@@ -25,9 +25,9 @@ static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length
     struct merge_scratch scratch = {0};
     struct token_list ids = {0};
     bool whole = length % 2;  // one long piece, or GPT-2's
-    struct unicode_table *table = split_table_create();
+    struct splitter *splitter = splitter_create(split_pattern_by_name("gpt2"));
     for (size_t at = 0; at < length;) {
-        size_t piece = whole ? length : split_text(&split_rules_gpt2, table, text + at, length - at);
+        size_t piece = whole ? length : split_text(splitter, text + at, length - at);
         if (piece == 0 || piece > length - at || bpe_encode(bpe, &scratch, text + at, piece, &ids) < 0)
             abort();
         at += piece;
@@ -43,7 +43,7 @@ static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length
         abort();
     token_list_free(&ids);
     merge_scratch_free(&scratch);
-    free(table);
+    splitter_free(splitter);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -16,14 +16,14 @@ static void append_bytes(struct buffer *lines) {
 
 static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length) {
     static const char *const names[] = {"gpt2", "cl100k", "llama3", "qwen", "o200k", "v1", "v2"};
-    const struct split_pattern *pattern = split_pattern_by_name(names[length % 7]);
-    static struct unicode_table *table;  // made once for all inputs
-    if (!table)
-        table = split_table_create();
+    static struct splitter *splitters[7];  // made once for all inputs
+    struct splitter **splitter = &splitters[length % 7];
+    if (!*splitter)
+        *splitter = splitter_create(split_pattern_by_name(names[length % 7]));
     struct merge_scratch scratch = {0};
     int32_t *ids = malloc((length + 1) * sizeof *ids);
     for (size_t at = 0; at < length;) {
-        size_t piece = split_text(&pattern->rules, table, text + at, length - at);
+        size_t piece = split_text(*splitter, text + at, length - at);
         if (piece == 0 || piece > length - at)
             abort();
         for (size_t i = 0; i < piece; i++)

@@ -26,17 +26,17 @@ struct counting {
     const struct string_list *files;
     bool *are_plain;          // (files)
     uint64_t stride, chunks;  // see read_chunk
-    struct unicode_table *table;
+    struct splitter *splitter;
     struct bpe_corpus_summary *summary;
     struct progress progress;
 };
 
 // Splits the text by GPT-2's pattern and counts the pieces.
-static void count_text(struct byte_table *words, const struct unicode_table *table, const char *text, size_t length) {
+static void count_text(struct byte_table *words, const struct splitter *splitter, const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     uint32_t ends[SPLIT_MOST];
     while (at < end) {
-        int count = split_pieces(&split_rules_gpt2, table, at, (size_t)(end - at), ends);
+        int count = split_pieces(splitter, at, (size_t)(end - at), ends);
         for (int i = 0; i < count; i++) {
             uint32_t begin = i > 0 ? ends[i - 1] : 0;
             byte_table_get(words, at + begin, ends[i] - begin)->value++;
@@ -71,7 +71,7 @@ static int count_chunk(void *context, void *item, int thread) {
     struct line_cursor cursor = {.chunk = chunk};
     while (line_cursor_next(&cursor)) {
         if (is_text) {
-            count_text(&worker->words, run->table, cursor.line, cursor.length + cursor.has_newline);
+            count_text(&worker->words, run->splitter, cursor.line, cursor.length + cursor.has_newline);
             continue;
         }
         int status = jsonl_parse(&worker->parser, &cursor);
@@ -80,7 +80,7 @@ static int count_chunk(void *context, void *item, int thread) {
             const struct json_text *text = &worker->parser.found[key];
             const char *at = text->text.data;
             for (size_t i = 0; i < text->count; at += text->lengths[i++])
-                count_text(&worker->words, run->table, at, text->lengths[i]);
+                count_text(&worker->words, run->splitter, at, text->lengths[i]);
         }
     }
     return 0;
@@ -169,7 +169,8 @@ static bool has_text(const struct byte_table *words, bool is_sample) {
 int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
     *summary = (struct bpe_corpus_summary){0};
     struct string_list files = {0};
-    struct counting run = {.corpus = corpus, .summary = summary, .table = split_table_create()};
+    struct counting run = {
+        .corpus = corpus, .summary = summary, .splitter = splitter_create(split_pattern_by_name("gpt2"))};
     int status = inputs_expand(&files, &corpus->inputs);
     if (status == 0)
         status = find_formats(&run, &files);
@@ -180,6 +181,6 @@ int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, 
                           words->count > 0 ? ", only blanks" : "");
     string_list_free(&files);
     free(run.are_plain);
-    free(run.table);
+    splitter_free(run.splitter);
     return status;
 }

@@ -23,7 +23,7 @@ struct fairseq_model {
     int32_t *of_bpe;  // (bpe->vocab_size) id in the dictionary of each id of the BPE
     int32_t *bpe_of;  // (dictionary.size) the reverse, -1 if there is none
     int32_t mask;     // <mask> after a dictionary of words; -1 if there is none
-    struct unicode_table *table;
+    struct splitter *splitter;
 };
 
 static void model_free(struct fairseq_model *model) {
@@ -31,7 +31,7 @@ static void model_free(struct fairseq_model *model) {
     bpe_free(model->bpe);
     free(model->of_bpe);
     free(model->bpe_of);
-    free(model->table);
+    splitter_free(model->splitter);
     free(model);
 }
 
@@ -87,7 +87,7 @@ static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_opti
         model_free(model);
         return -1;
     }
-    model->table = split_table_create();
+    model->splitter = splitter_create(split_pattern_by_name("gpt2"));
     tokenizer->vocab_size = model->dictionary.size;
     tokenizer->eod = FAIRSEQ_EOS;
     tokenizer->model = model;
@@ -113,8 +113,7 @@ static int encode_piece(const void *opaque, void *opaque_state, const unsigned c
 
 static int encode_bpe(const struct fairseq_model *model, struct piece_state *state, const unsigned char *begin,
                       const unsigned char *end, struct token_list *out) {
-    struct piece_model pieces = {
-        .rules = &split_rules_gpt2, .table = model->table, .encode = encode_piece, .model = model};
+    struct piece_model pieces = {.splitter = model->splitter, .encode = encode_piece, .model = model};
     return piece_encode(&pieces, &state->cache, state, (const char *)begin, (size_t)(end - begin), out);
 }
 

@@ -14,7 +14,7 @@ static const char end_of_text[] = "<|endoftext|>";
 
 struct gpt2_model {
     struct bpe *bpe;
-    struct unicode_table *table;
+    struct splitter *splitter;
 };
 
 static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
@@ -38,14 +38,14 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
                          options->vocab_file, end_of_text);
     }
     struct gpt2_model *model = tokenizer->model = memory_alloc(sizeof *model);
-    *model = (struct gpt2_model){bpe, split_table_create()};
+    *model = (struct gpt2_model){bpe, splitter_create(split_pattern_by_name("gpt2"))};
     return 0;
 }
 
 static void gpt2_close(struct tokenizer *tokenizer) {
     struct gpt2_model *model = tokenizer->model;
     bpe_free(model->bpe);
-    free(model->table);
+    splitter_free(model->splitter);
     free(model);
 }
 
@@ -59,8 +59,7 @@ static int gpt2_encode(const struct tokenizer *tokenizer, void *opaque, const ch
                        struct token_list *out) {
     const struct gpt2_model *model = tokenizer->model;
     struct piece_state *state = opaque;
-    struct piece_model pieces = {
-        .rules = &split_rules_gpt2, .table = model->table, .encode = encode_piece, .model = model->bpe};
+    struct piece_model pieces = {.splitter = model->splitter, .encode = encode_piece, .model = model->bpe};
     return piece_encode(&pieces, &state->cache, state, text, length, out);
 }
 

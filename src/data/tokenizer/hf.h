@@ -29,9 +29,10 @@ struct hf_string {
 
 // The target of a Split, a Replace or a Metaspace: exactly one of these.
 struct hf_pattern {
-    struct hf_string literal;           // if not NULL
-    const struct split_pattern *known;  // a built-in pattern that covers every text
+    struct hf_string literal;  // if not NULL
     struct pattern *general;
+    const struct split_pattern *known;  // a built-in pattern, which only the splitter has
+    struct splitter *splitter;          // of a Split, if the pattern has one
 };
 
 enum hf_normalizer {
@@ -164,12 +165,15 @@ struct hf {
 
     bool is_bert;  // the whole pipeline is BERT's: bert_encode does it
     struct bert bert;
-    const struct split_rules *byte_rules;  // the whole pipeline is byte-level BPE with these split rules
+    const struct splitter *byte_splitter;  // the whole pipeline is byte-level BPE of these pieces
+    struct splitter *gpt2;                 // for ByteLevel; NULL if it does not split
     bool byte_prefix_space, byte_nfc;
-    bool is_spaced;  // words between spaces pass through the whole pipeline one by one, split by these rules
+    bool is_spaced;  // words between spaces pass through the whole pipeline one by one, split by these
     struct split_rules space_rules;
+    struct splitter *spaces;
     bool is_marked;  // the whole pipeline is BPE of words that begin with U+2581, which replaces spaces
     struct split_rules mark_rules;
+    struct splitter *marks;
     enum hf_prepend mark_first;  // where one is prepended to a text that does not begin with a space
     bool mark_doubles;           // also if it begins with one
 
@@ -278,8 +282,8 @@ struct hf_search {
 
 // The next match of a pattern in text: 1, 0, -1 as in pattern_find. An empty match right after another match is
 // ignored.
-int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
-                  const struct buffer *text, struct hf_search *search);
+int hf_next_match(const struct hf_pattern *pattern, struct pattern_scratch *scratch, const struct buffer *text,
+                  struct hf_search *search);
 
 int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, size_t length, struct token_list *out);
 void hf_state_init(struct hf_state *state);

@@ -157,7 +157,7 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *rul
         struct buffer view = {.data = token.text, .length = token.length};
         struct hf_search search = {0};
         size_t done = 0;
-        while ((found = hf_next_match(hf, &rule->pattern, &scratch, &view, &search)) == 1) {
+        while ((found = hf_next_match(&rule->pattern, &scratch, &view, &search)) == 1) {
             buffer_append(&out->text, token.text + done, search.match.begin - done);
             buffer_append(&out->text, rule->text.text, rule->text.length);
             done = search.match.end;

@@ -66,7 +66,7 @@ static int encode_bytes(const struct hf *hf, struct hf_state *state, const char 
         text = state->swap.data;
         length++;
     }
-    struct piece_model pieces = {.rules = hf->byte_rules, .table = hf->table, .encode = encode_byte_piece, .model = hf};
+    struct piece_model pieces = {.splitter = hf->byte_splitter, .encode = encode_byte_piece, .model = hf};
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
@@ -87,13 +87,12 @@ static int encode_marked_piece(const void *opaque, void *opaque_state, const uns
 // In the text that is split and cached, a space stands for the mark; `text` itself contains no marks.
 static int encode_marked(const struct hf *hf, struct hf_state *state, const char *text, size_t length, bool is_first,
                          struct token_list *out) {
-    struct piece_model pieces = {
-        .rules = &hf->mark_rules, .table = hf->table, .encode = encode_marked_piece, .model = hf};
+    struct piece_model pieces = {.splitter = hf->marks, .encode = encode_marked_piece, .model = hf};
     if (length == 0)
         return 0;
     if ((hf->mark_first == HF_PREPEND_ALWAYS || (hf->mark_first == HF_PREPEND_FIRST && is_first)) &&
         (text[0] != ' ' || hf->mark_doubles)) {
-        size_t first = split_text(&hf->mark_rules, hf->table, (const unsigned char *)text, length);
+        size_t first = split_text(hf->marks, (const unsigned char *)text, length);
         buffer_clear(&state->swap);
         buffer_append_byte(&state->swap, ' ');
         buffer_append(&state->swap, text, first);
@@ -176,8 +175,7 @@ static bool words_stand_by_themselves(const char *text, size_t length) {
 
 static int encode_spaced(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
                          struct token_list *out) {
-    struct piece_model pieces = {
-        .rules = &hf->space_rules, .table = hf->table, .encode = encode_spaced_piece, .model = hf};
+    struct piece_model pieces = {.splitter = hf->spaces, .encode = encode_spaced_piece, .model = hf};
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
@@ -187,7 +185,7 @@ static int encode_spaced(const struct hf *hf, struct hf_state *state, const char
 static int encode_normal(const struct hf *hf, struct hf_state *state, const struct hf_split *part, const char *text,
                          struct token_list *out) {
     size_t length = part->end - part->begin;
-    if (hf->byte_rules)
+    if (hf->byte_splitter)
         return encode_bytes(hf, state, text + part->begin, length, out);
     // The pre-tokenizer owns the words' buffers; the normalized text is copied so that it can stay in place.
     buffer_clear(&state->normal);
@@ -220,7 +218,7 @@ static int encode_raw(const struct hf *hf, struct hf_state *state, const char *t
         return bert_encode(&hf->bert, &state->bert, text, length, out);
     if (hf->is_marked && !memmem(text, length, mark, sizeof mark - 1))
         return encode_marked(hf, state, text, length, zero > 0, out);
-    if (hf->is_spaced && !hf->byte_rules && (hf->normalizer_count == 0 || words_stand_by_themselves(text, length)))
+    if (hf->is_spaced && !hf->byte_splitter && (hf->normalizer_count == 0 || words_stand_by_themselves(text, length)))
         return encode_spaced(hf, state, text, length, out);
     if (hf->normalizer_count == 0)
         return encode_normalized(hf, state, text, length, zero, out);
@@ -363,17 +361,21 @@ void hf_find_shortcuts(struct hf *hf) {
     find_marked(hf);
     find_spaced(hf);
     find_spaced_bytes(hf);
+    if (hf->is_marked)
+        hf->marks = splitter_create_spaces(&hf->mark_rules);
+    if (hf->is_spaced)
+        hf->spaces = splitter_create_spaces(&hf->space_rules);
     hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_NFC;
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))
         return;
     if (hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
-        hf->byte_rules = &split_rules_gpt2;
+        hf->byte_splitter = hf->gpt2;
         hf->byte_prefix_space = cut->prefix_space;
-    } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.known &&
+    } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.splitter &&
                ((cut[0].behavior == HF_ISOLATED && !cut[0].invert) ||
-                (cut[0].behavior == HF_REMOVED && cut[0].invert)) &&
+                (cut[0].behavior == HF_REMOVED && cut[0].invert && splitter_covers(cut[0].pattern.splitter))) &&
                cut[1].kind == HF_PRETOKENIZER_BYTES && !cut[1].use_regex && !cut[1].prefix_space) {
-        hf->byte_rules = &cut[0].pattern.known->rules;
+        hf->byte_splitter = cut[0].pattern.splitter;
     }
 }

@@ -104,8 +104,10 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
     if (!regex || regex->type != JSON_STRING)
         return hf_error(hf, part, "its pattern is neither a String nor a Regex");
     out->known = split_pattern_by_text(regex->string, regex->length);
-    if (out->known)
+    if (out->known) {
+        out->splitter = splitter_create(out->known);
         return 0;
+    }
     char *name = memory_printf("%s: %s: the pattern \"%.200s\"", hf->name, part, regex->string);
     int status = pattern_compile(&out->general, PATTERN_ONIGURUMA, regex->string, regex->length, name);
     free(name);
@@ -115,6 +117,7 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
 static void free_pattern(struct hf_pattern *pattern) {
     free(pattern->literal.text);
     pattern_free(pattern->general);
+    splitter_free(pattern->splitter);
 }
 
 // ---- post-processors ----
@@ -300,6 +303,9 @@ void hf_free(struct hf *hf) {
     trie_free(&hf->wordpiece_trie);
     unigram_free(&hf->unigram);
     normal_form_pairs_free(hf->pairs);
+    splitter_free(hf->gpt2);
+    splitter_free(hf->spaces);
+    splitter_free(hf->marks);
     free(hf->table);
     free(hf->old);
     free(hf->older);

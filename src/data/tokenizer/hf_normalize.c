@@ -357,7 +357,7 @@ static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *r
     struct hf_search search = {0};
     size_t done = 0;
     int found;
-    while ((found = hf_next_match(hf, &rule->pattern, &state->pattern, in, &search)) == 1) {
+    while ((found = hf_next_match(&rule->pattern, &state->pattern, in, &search)) == 1) {
         follow_copy(origin, in, done, search.match.begin, out);
         buffer_append(out, rule->content.text, rule->content.length);
         done = search.match.end;

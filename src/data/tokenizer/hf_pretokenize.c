@@ -6,18 +6,18 @@
 #include "base/utf8.h"
 #include <string.h>
 
-static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
-                const struct buffer *text, size_t from, struct pattern_match *match) {
+static int find(const struct hf_pattern *pattern, struct pattern_scratch *scratch, const struct buffer *text,
+                size_t from, struct pattern_match *match) {
     const char *data = buffer_string(text);
     if (from > text->length || text->length == 0)
         return 0;
-    if (pattern->general)
+    bool is_split = pattern->splitter && splitter_covers(pattern->splitter);
+    if (pattern->general && !is_split)
         return pattern_find(pattern->general, scratch, (const unsigned char *)data, text->length, from, match);
-    if (pattern->known) {
+    if (is_split) {
         if (from == text->length)
             return 0;
-        size_t piece =
-            split_text(&pattern->known->rules, hf->table, (const unsigned char *)data + from, text->length - from);
+        size_t piece = split_text(pattern->splitter, (const unsigned char *)data + from, text->length - from);
         *match = (struct pattern_match){from, from + piece};
         return 1;
     }
@@ -32,11 +32,11 @@ static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pa
     return 1;
 }
 
-int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
-                  const struct buffer *text, struct hf_search *search) {
+int hf_next_match(const struct hf_pattern *pattern, struct pattern_scratch *scratch, const struct buffer *text,
+                  struct hf_search *search) {
     for (;;) {
         struct pattern_match match;
-        int found = find(hf, pattern, scratch, text, search->from, &match);
+        int found = find(pattern, scratch, text, search->from, &match);
         if (found != 1)
             return found;
         bool repeated = match.begin == match.end && search->found && match.end == search->match.end;
@@ -121,13 +121,13 @@ static struct buffer view_of(const struct hf_splits *splits, const struct hf_spl
     return (struct buffer){.data = splits->text.data + split->begin, .length = split->end - split->begin};
 }
 
-static int cut_by_pattern(const struct hf *hf, const struct hf_pretokenizer_step *rule, struct hf_state *state,
-                          const struct hf_split *word, struct cutter *cutter) {
+static int cut_by_pattern(const struct hf_pretokenizer_step *rule, struct hf_state *state, const struct hf_split *word,
+                          struct cutter *cutter) {
     struct buffer text = view_of(&state->words, word);
     struct hf_search search = {0};
     size_t done = 0;
     int found;
-    while ((found = hf_next_match(hf, &rule->pattern, &state->pattern, &text, &search)) == 1) {
+    while ((found = hf_next_match(&rule->pattern, &state->pattern, &text, &search)) == 1) {
         if (done != search.match.begin)
             cut(cutter, done, search.match.begin, rule->invert);
         cut(cutter, search.match.begin, search.match.end, !rule->invert);
@@ -228,7 +228,7 @@ static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *rule
     int status = 0;
     switch (rule->kind) {
     case HF_PRETOKENIZER_SPLIT:
-        status = cut_by_pattern(hf, rule, state, word, &cutter);
+        status = cut_by_pattern(rule, state, word, &cutter);
         break;
     case HF_PRETOKENIZER_BERT:
     case HF_PRETOKENIZER_WHITESPACE:
@@ -270,7 +270,7 @@ static void apply_metaspace(const struct hf_pretokenizer_step *rule, struct hf_s
     struct buffer changed = {.data = out->data + begin, .length = out->length - begin};
     struct hf_search search = {0};
     size_t done = 0;
-    while (rule->split && hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
+    while (rule->split && hf_next_match(&pattern, NULL, &changed, &search) == 1) {
         if (done < search.match.begin)
             cut(&cutter, done, search.match.begin, false);
         cut(&cutter, search.match.begin, search.match.end, true);
@@ -295,7 +295,7 @@ static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *
     const unsigned char *bytes = (const unsigned char *)state->piece.data;
     for (size_t at = 0; at < state->piece.length;) {
         size_t left = state->piece.length - at;
-        size_t length = rule->use_regex ? split_text(&split_rules_gpt2, hf->table, bytes + at, left) : left;
+        size_t length = rule->use_regex ? split_text(hf->gpt2, bytes + at, left) : left;
         size_t begin = out->length, first = zero > at ? zero - at : 0;
         first = first > length ? length : first;
         byte_map_write(&hf->bytes, bytes + at, first, out);
@@ -390,7 +390,14 @@ static int add_pretokenizer(struct hf *hf, const struct json *value, const char 
         return hf_copy_member(hf, value, "delimiter", &rule->pattern.literal);
     case HF_PRETOKENIZER_SPLIT:
         TRY(load_behavior(hf, value, &rule->behavior));
-        return hf_load_pattern(hf, json_member(value, "pattern"), "Split", &rule->pattern);
+        TRY(hf_load_pattern(hf, json_member(value, "pattern"), "Split", &rule->pattern));
+        if (rule->pattern.general)
+            rule->pattern.splitter = splitter_create_pattern(rule->pattern.general);
+        return 0;
+    case HF_PRETOKENIZER_BYTES:
+        if (rule->use_regex && !hf->gpt2)
+            hf->gpt2 = splitter_create(split_pattern_by_name("gpt2"));
+        return 0;
     case HF_PRETOKENIZER_METASPACE:
         return hf_load_metaspace(hf, value, &rule->prepend, &rule->replacement);
     case HF_PRETOKENIZER_DIGITS:

@@ -246,7 +246,7 @@ int piece_encode(const struct piece_model *model, struct piece_cache *cache, voi
     batch.text = (const unsigned char *)text;
     batch.length = length;
     while (batch.length > 0) {
-        batch.count = split_pieces(model->rules, model->table, batch.text, batch.length, batch.ends);
+        batch.count = split_pieces(model->splitter, batch.text, batch.length, batch.ends);
         uint32_t bytes = batch.ends[batch.count - 1];
         piece_cache_make_room(cache);
         find_keys(&batch, cache);

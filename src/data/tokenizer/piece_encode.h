@@ -68,8 +68,7 @@ void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key 
 
 // A tokenizer's part. The caller owns the pointers.
 struct piece_model {
-    const struct split_rules *rules;
-    const struct unicode_table *table;
+    const struct splitter *splitter;
     // Appends the ids of one piece. `state` is that passed to piece_encode.
     int (*encode)(const void *model, void *state, const unsigned char *piece, size_t length, struct token_list *out);
     const void *model;

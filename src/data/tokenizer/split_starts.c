@@ -39,9 +39,19 @@ static inline uint64_t last_blanks(const struct split_block *block, const struct
     return block->blanks & ~block->tails & ~goes_on;
 }
 
-// Length of the contraction at byte `at`, an apostrophe; 0 if there is none.
-static inline size_t contraction_at(const struct split_chunk *chunk, size_t at, bool any_case) {
-    return split_contraction(chunk->text + at, chunk->length - at, any_case);
+// Length of the contraction at byte `at`, an apostrophe; 0 if there is none. If case is ignored, U+017F is an s.
+static size_t contraction_at(const struct split_chunk *chunk, size_t at, bool any_case) {
+    const unsigned char *text = chunk->text + at;
+    size_t length = chunk->length - at;
+    if (length < 2)
+        return 0;
+    unsigned char bit = any_case ? 0x20 : 0;  // makes ASCII letters lower case, and no other byte one of these
+    unsigned char second = text[1] | bit, third = length > 2 ? text[2] | bit : 0;
+    if (second == 's' || second == 't' || second == 'm' || second == 'd')
+        return 2;
+    if ((second == 'r' && third == 'e') || (second == 'v' && third == 'e') || (second == 'l' && third == 'l'))
+        return 3;
+    return any_case && length > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
 }
 
 // ---- an optional space, then a run of one class: GPT-2 ----

@@ -1,234 +1,19 @@
-// The patterns' rules in the order in which the patterns try them. Where a pattern would backtrack, a comment states
-// the effect.
+// Known patterns, and splitting with masks, a chunk at a time. Nothing is carried from chunk to chunk: a chunk begins
+// where a piece does, and pieces do not depend on the text before them. Blocks that masks cannot decide (see
+// split_block.h), and pieces longer than a chunk, go through the pattern's table.
 #include "data/tokenizer/splitter.h"
+#include "data/tokenizer/pattern_table.h"
+#include "data/tokenizer/split_block.h"
+#include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Letters by where they may occur in SPLIT_WORDS_CASE: among the leading capital letters, after them, or both.
-#define CAPITALS                                                                                                       \
-    (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LT) | UNICODE_SET(UNICODE_LM) | UNICODE_SET(UNICODE_LO) |           \
-     UNICODE_SET_M)
-#define SMALLS (UNICODE_SET(UNICODE_LL) | UNICODE_SET(UNICODE_LM) | UNICODE_SET(UNICODE_LO) | UNICODE_SET_M)
-#define LETTERS UNICODE_SET_L
-#define NUMBERS UNICODE_SET_N
-#define BLANKS UNICODE_SET_Z
-#define OTHERS (~(LETTERS | NUMBERS | BLANKS))
-
-struct text_view {
-    const struct unicode_table *table;
-    const unsigned char *text;
-    size_t length;
-};
-
-struct unicode_table *split_table_create(void) {
-    struct unicode_table *table = unicode_table_create(UNICODE_EDITION_16);
-    for (uint32_t c = 0; c <= 0x85; c++)
-        if (unicode_is_white_space(c))
-            table->category[c] = UNICODE_ZS;
-    return table;
-}
-
-// The set of the one category of the character at `at` < length, and its length.
-static inline uint32_t set_at(const struct text_view *view, size_t at, size_t *bytes) {
-    unsigned char first = view->text[at];
-    if (first < 0x80) {
-        *bytes = 1;
-        return UNICODE_SET(view->table->category[first]);
-    }
-    uint32_t character;
-    bool valid;
-    *bytes = utf8_decode(view->text + at, view->length - at, &character, &valid);
-    return UNICODE_SET(valid ? view->table->category[character] : UNICODE_CN);
-}
-
-// Offset of the first character at or after `at` that is not in the set.
-static inline size_t skip(const struct text_view *view, size_t at, uint32_t set) {
-    size_t bytes;
-    while (at < view->length && (set_at(view, at, &bytes) & set))
-        at += bytes;
-    return at;
-}
-
-static inline bool is_line_end(unsigned char byte) {
-    return byte == '\n' || byte == '\r';
-}
-
-// If case is ignored, U+017F is an s.
-size_t split_contraction(const unsigned char *text, size_t length, bool any_case) {
-    if (length < 2 || text[0] != '\'')
-        return 0;
-    unsigned char bit = any_case ? 0x20 : 0;  // makes ASCII letters lower case, and no other byte one of these
-    unsigned char second = text[1] | bit, third = length > 2 ? text[2] | bit : 0;
-    if (second == 's' || second == 't' || second == 'm' || second == 'd')
-        return 2;
-    if ((second == 'r' && third == 'e') || (second == 'v' && third == 'e') || (second == 'l' && third == 'l'))
-        return 3;
-    return any_case && length > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
-}
-
-static size_t contraction(const struct text_view *view, size_t at, bool any_case) {
-    return split_contraction(view->text + at, view->length - at, any_case);
-}
-
-// ---- words ----
-
-// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 if it does not match. If no small letter follows the capitals, they end
-// with the last one that also counts as small.
-static size_t small_word(const struct text_view *view, size_t at) {
-    size_t bytes, both_end = 0;
-    while (at < view->length) {
-        uint32_t set = set_at(view, at, &bytes);
-        if (!(set & CAPITALS))
-            return set & SMALLS ? skip(view, at + bytes, SMALLS) : both_end;
-        at += bytes;
-        if (set & SMALLS)
-            both_end = at;
-    }
-    return both_end;
-}
-
-// The words of SPLIT_WORDS_CASE, 0 if there is none here. `first` is the set and `bytes` the length of the first
-// character. A mark can be the character before a word or its first one. The former is tried first: both for
-// [CAPITALS]*[SMALLS]+, then both for [CAPITALS]+[SMALLS]*.
-static size_t case_word(const struct text_view *view, uint32_t first, size_t bytes) {
-    bool prefix = !(first & (LETTERS | NUMBERS)) && !is_line_end(view->text[0]);
-    size_t end = prefix ? small_word(view, bytes) : 0;
-    if (!end)
-        end = small_word(view, 0);
-    if (!end && prefix) {
-        end = skip(view, bytes, CAPITALS);
-        if (end == bytes)
-            end = 0;
-    }
-    return end ? end : skip(view, 0, CAPITALS);
-}
-
-// [^\r\n\p{L}\p{N}]?\p{L}+
-static size_t prefix_word(const struct text_view *view, uint32_t first, size_t bytes) {
-    if (first & LETTERS)
-        return skip(view, bytes, LETTERS);
-    if ((first & NUMBERS) || is_line_end(view->text[0]))
-        return 0;
-    size_t end = skip(view, bytes, LETTERS);
-    return end > bytes ? end : 0;
-}
-
-// ---- the rest ----
-
-static size_t number(const struct text_view *view, int most_digits) {
-    size_t at = 0, bytes;
-    for (int digits = 0; at < view->length && (most_digits == 0 || digits < most_digits); digits++) {
-        if (!(set_at(view, at, &bytes) & NUMBERS))
-            break;
-        at += bytes;
-    }
-    return at;
-}
-
-// ␣?[^\s\p{L}\p{N}]+ and its optional end; 0 if it does not match.
-static size_t others(const struct split_rules *rules, const struct text_view *view) {
-    size_t begin = view->text[0] == ' ', end = skip(view, begin, OTHERS);
-    if (end == begin)
-        return 0;
-    while (rules->lines && end < view->length &&
-           (is_line_end(view->text[end]) || (rules->slashes && view->text[end] == '/')))
-        end++;
-    return end;
-}
-
-// The text begins with a space. \s*[\r\n]+ ends with the last line end of the run. \s+(?!\S) takes a run up to
-// the end of the text, else all but its last space; a single space is left for \s+.
-static size_t blanks(const struct split_rules *rules, const struct text_view *view) {
-    size_t at = 0, last = 0, line_end = 0, bytes;
-    while (at < view->length && (set_at(view, at, &bytes) & BLANKS)) {
-        last = at;
-        at += bytes;
-        if (bytes == 1 && is_line_end(view->text[last]))
-            line_end = at;
-    }
-    if (at == view->length && rules->blanks_at_end)
-        return at;
-    if (rules->lines && line_end)
-        return line_end;
-    return at == view->length || last == 0 ? at : last;
-}
-
-// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a space, then the longest run of one class; 0 if a space follows.
-static size_t blank_word(const struct text_view *view) {
-    size_t begin = view->text[0] == ' ', bytes;
-    if (begin == view->length)
-        return 0;
-    uint32_t set = set_at(view, begin, &bytes);
-    if (set & BLANKS)
-        return 0;
-    return skip(view, begin + bytes, set & LETTERS ? LETTERS : set & NUMBERS ? NUMBERS : OTHERS);
-}
-
-static bool is_ascii_letter(unsigned char byte) {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
-}
-
-bool split_is_ascii_other(unsigned char byte) {
-    return byte < 0x80 && !is_ascii_letter(byte) && !(byte >= '0' && byte <= '9') && byte != ' ' &&
-           !(byte >= 9 && byte <= 13);
-}
-
-static bool is_space(const struct split_rules *rules, unsigned char byte) {
-    return byte == ' ' || (rules->feeds && byte == '\n');
-}
-
-static size_t spaces_and_word(const struct split_rules *rules, const unsigned char *text, size_t length) {
-    for (size_t at = 1; at < length; at++) {
-        if (rules->between_letters) {
-            if (text[at] == ' ' && at + 1 < length && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1]))
-                return at;
-            continue;
-        }
-        if (is_space(rules, text[at]) && !is_space(rules, text[at - 1]))
-            return at;
-        if (rules->after_letters && is_ascii_letter(text[at - 1]) && split_is_ascii_other(text[at]))
-            return at;
-        if (rules->lines && (text[at - 1] == '\n' || text[at] == '\n'))
-            return at;
-    }
-    return length;
-}
-
-size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
-                  size_t length) {
-    struct text_view view = {table, text, length};
-    size_t bytes, end = 0;
-    if (rules->words == SPLIT_WORDS_SPACES)
-        return spaces_and_word(rules, text, length);
-    if (rules->contractions == SPLIT_CONTRACTIONS_LOWER || rules->contractions == SPLIT_CONTRACTIONS_ANY)
-        end = contraction(&view, 0, rules->contractions == SPLIT_CONTRACTIONS_ANY);
-    if (end)
-        return end;
-    if (rules->words == SPLIT_WORDS_BLANK) {
-        end = blank_word(&view);
-        return end ? end : blanks(rules, &view);
-    }
-    uint32_t first = set_at(&view, 0, &bytes);
-    if (rules->words == SPLIT_WORDS_CASE) {
-        end = case_word(&view, first, bytes);
-        if (end && rules->contractions == SPLIT_CONTRACTIONS_AFTER)
-            end += contraction(&view, end, true);
-    } else {
-        end = prefix_word(&view, first, bytes);
-    }
-    if (end)
-        return end;
-    if (first & NUMBERS)
-        return number(&view, rules->most_digits);
-    end = others(rules, &view);
-    return end ? end : blanks(rules, &view);
-}
-
 // ---- known patterns ----
 
-// The table of known patterns. A pattern's texts are those found in tokenizer files and packages. Any other text is
-// matched by pattern_match.c, slower but with the same result.
+// The table of known patterns. A pattern's texts are those found in tokenizer files and packages. Any other text
+// goes through a table or pattern_match.c, slower but with the same result.
 
 static const char *const gpt2_texts[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -271,14 +56,10 @@ static const char *const cl100k_texts[] = {
     NULL,
 };
 
-#define GPT2_RULES                                                                                                     \
-    { .contractions = SPLIT_CONTRACTIONS_LOWER, .words = SPLIT_WORDS_BLANK }
-const struct split_rules split_rules_gpt2 = GPT2_RULES;
-
 // cl100k is tiktoken's, which takes all spaces at the end of a text as one piece, including line ends. Hugging Face
 // files that call themselves cl100k have llama3's text.
 static const struct split_pattern patterns[] = {
-    {"gpt2", GPT2_RULES, gpt2_texts},
+    {"gpt2", {.contractions = SPLIT_CONTRACTIONS_LOWER, .words = SPLIT_WORDS_BLANK}, gpt2_texts},
     {"cl100k",
      {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 3, .lines = true, .blanks_at_end = true},
      cl100k_texts},
@@ -304,4 +85,249 @@ const struct split_pattern *split_pattern_by_text(const char *text, size_t lengt
             if (strlen(*known) == length && memcmp(*known, text, length) == 0)
                 return &patterns[i];
     return NULL;
+}
+
+// ---- splitters ----
+
+struct splitter {
+    struct split_rules rules;
+    struct unicode_table *unicode;  // for masks; NULL: only the table is used
+    struct pattern_table *table;    // NULL for SPLIT_WORDS_SPACES
+};
+
+struct unicode_table *split_table_create(void) {
+    struct unicode_table *table = unicode_table_create(UNICODE_EDITION_16);
+    for (uint32_t c = 0; c <= 0x85; c++)
+        if (unicode_is_white_space(c))
+            table->category[c] = UNICODE_ZS;
+    return table;
+}
+
+struct splitter *splitter_create(const struct split_pattern *known) {
+    struct pattern *pattern;
+    const char *text = known->texts[0];
+    CHECK(pattern_compile(&pattern, PATTERN_ONIGURUMA, text, strlen(text), known->name) == 0);
+    struct splitter *splitter = splitter_create_pattern(pattern);
+    CHECK(splitter);
+    splitter->rules = known->rules;
+    splitter->unicode = split_table_create();
+    pattern_free(pattern);
+    return splitter;
+}
+
+struct splitter *splitter_create_spaces(const struct split_rules *rules) {
+    struct splitter *splitter = memory_alloc(sizeof *splitter);
+    *splitter = (struct splitter){.rules = *rules, .unicode = split_table_create()};
+    return splitter;
+}
+
+struct splitter *splitter_create_pattern(const struct pattern *pattern) {
+    struct pattern_table *table = pattern_table_create(pattern);
+    if (!table)
+        return NULL;
+    struct splitter *splitter = memory_alloc(sizeof *splitter);
+    splitter->table = table;
+    return splitter;
+}
+
+void splitter_free(struct splitter *splitter) {
+    if (!splitter)
+        return;
+    pattern_table_free(splitter->table);
+    free(splitter->unicode);
+    free(splitter);
+}
+
+bool splitter_covers(const struct splitter *splitter) {
+    return !splitter->table || pattern_table_covers(splitter->table);
+}
+
+static bool is_ascii_letter(unsigned char byte) {
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+}
+
+bool split_is_ascii_other(unsigned char byte) {
+    return byte < 0x80 && !is_ascii_letter(byte) && !(byte >= '0' && byte <= '9') && byte != ' ' &&
+           !(byte >= 9 && byte <= 13);
+}
+
+static bool is_space(const struct split_rules *rules, unsigned char byte) {
+    return byte == ' ' || (rules->feeds && byte == '\n');
+}
+
+static size_t spaces_and_word(const struct split_rules *rules, const unsigned char *text, size_t length) {
+    for (size_t at = 1; at < length; at++) {
+        if (rules->between_letters) {
+            if (text[at] == ' ' && at + 1 < length && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1]))
+                return at;
+            continue;
+        }
+        if (is_space(rules, text[at]) && !is_space(rules, text[at - 1]))
+            return at;
+        if (rules->after_letters && is_ascii_letter(text[at - 1]) && split_is_ascii_other(text[at]))
+            return at;
+        if (rules->lines && (text[at - 1] == '\n' || text[at] == '\n'))
+            return at;
+    }
+    return length;
+}
+
+size_t split_text(const struct splitter *splitter, const unsigned char *text, size_t length) {
+    return splitter->table ? pattern_table_next(splitter->table, text, length)
+                           : spaces_and_word(&splitter->rules, text, length);
+}
+
+// ---- from text to masks ----
+
+// Whole blocks are processed with vector instructions; then characters that are not ASCII, of which
+// most texts have few, are looked up one by one. Bytes of a character that reach into the next block are carried over.
+
+#define TWO_CASES (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LL))
+
+// Bits for the first bytes of the next block.
+struct carried {
+    uint64_t letters, numbers, blanks, capitals, tails;
+};
+
+struct character {
+    size_t bytes;
+    enum unicode_category category;  // ill-formed: CN
+};
+
+static inline struct character character_at(const struct unicode_table *table, const unsigned char *text, size_t left) {
+    uint32_t value;
+    unsigned char first = text[0];
+    if (first >= 0xC2 && first < 0xE0 && left >= 2 && (text[1] & 0xC0) == 0x80) {
+        value = (uint32_t)(first & 0x1F) << 6 | (text[1] & 0x3Fu);
+        return (struct character){2, (enum unicode_category)table->category[value]};
+    }
+    if (first > 0xE0 && first < 0xED && left >= 3 && (text[1] & 0xC0) == 0x80 && (text[2] & 0xC0) == 0x80) {
+        value = (uint32_t)(first & 0xF) << 12 | (text[1] & 0x3Fu) << 6 | (text[2] & 0x3Fu);
+        return (struct character){3, (enum unicode_category)table->category[value]};
+    }
+    bool valid;
+    size_t bytes = utf8_decode(text, left, &value, &valid);
+    return (struct character){bytes, valid ? (enum unicode_category)table->category[value] : UNICODE_CN};
+}
+
+// All bits if the category is in the set, else none.
+static inline uint64_t all_if(uint32_t set, enum unicode_category category) {
+    return -(uint64_t)(set >> category & 1);
+}
+
+// The classes of the characters that begin in block i; false if they make it hard.
+static bool add_characters(struct split_chunk *chunk, const struct split_needs *needs, int i, struct carried *carried) {
+    struct split_block *block = &chunk->blocks[i];
+    size_t base = (size_t)i * SPLIT_BLOCK;
+    uint64_t high = block->high & ~carried->tails;
+    bool easy = true;
+    block->letters |= carried->letters;
+    block->numbers |= carried->numbers;
+    block->blanks |= carried->blanks;
+    if (needs->wide)
+        block->capitals |= carried->capitals;
+    block->tails |= carried->tails;
+    *carried = (struct carried){0};
+    while (high) {
+        int bit = __builtin_ctzll(high);
+        size_t at = base + (size_t)bit;
+        struct character character = character_at(needs->table, chunk->text + at, chunk->length - at);
+        uint64_t bytes = ((uint64_t)1 << character.bytes) - 1;
+        uint64_t here = bytes << bit, after = bytes >> 1 >> (63 - bit);  // by 64 - bit, which may be 64
+        uint64_t letter = all_if(UNICODE_SET_L, character.category), number = all_if(UNICODE_SET_N, character.category);
+        uint64_t blank = all_if(UNICODE_SET_Z, character.category);
+        uint64_t capital = needs->wide ? all_if(UNICODE_SET(UNICODE_LU), character.category) : 0;
+        block->letters |= here & letter;
+        block->numbers |= here & number;
+        block->blanks |= here & blank;
+        if (capital)
+            block->capitals |= here;
+        block->tails |= here & (here - 1);  // all but the lowest bit
+        if (after)
+            *carried = (struct carried){after & letter, after & number, after & blank, after & capital, after};
+        if (needs->only_two_cases && (UNICODE_SET(character.category) & (UNICODE_SET_L | UNICODE_SET_M) & ~TWO_CASES))
+            easy = false;
+        if (needs->ascii_numbers && number)
+            easy = false;
+        high &= ~here;
+    }
+    return easy;
+}
+
+// The block in which the text ends, after `left` bytes.
+static uint64_t classify_last(struct split_block *block, const unsigned char *text, size_t left, bool wide) {
+    unsigned char padded[SPLIT_BLOCK] = {0};
+    memcpy(padded, text, left);
+    split_classify_ascii(padded, 1, wide, block);
+    block->blanks |= ~(uint64_t)0 << left;
+    return block->high;
+}
+
+void split_classify(struct split_chunk *chunk, const struct split_needs *needs, const unsigned char *text,
+                    size_t length) {
+    chunk->text = text;
+    chunk->length = length;
+    chunk->at_end = length <= SPLIT_CHUNK;
+    chunk->count = chunk->at_end ? (int)((length + SPLIT_BLOCK - 1) / SPLIT_BLOCK) : SPLIT_BLOCKS;
+    int whole = length / SPLIT_BLOCK < SPLIT_BLOCKS + 1 ? (int)(length / SPLIT_BLOCK) : SPLIT_BLOCKS + 1;
+    uint64_t any_high = split_classify_ascii(text, whole, needs->wide, chunk->blocks);
+    size_t done = (size_t)whole * SPLIT_BLOCK;
+    int filled = whole;
+    if (whole <= SPLIT_BLOCKS && done < length)
+        any_high |= classify_last(&chunk->blocks[filled++], text + done, length - done, needs->wide);
+    if (filled == chunk->count)
+        chunk->blocks[filled++] = (struct split_block){.blanks = ~(uint64_t)0};
+    chunk->hard = chunk->count;
+    if (!any_high)
+        return;
+    struct carried carried = {0};
+    for (int i = 0; i <= chunk->count; i++) {
+        if (chunk->blocks[i].high && !add_characters(chunk, needs, i, &carried)) {
+            chunk->hard = i < chunk->count ? i : chunk->count;
+            return;
+        }
+    }
+}
+
+// ---- from masks to pieces ----
+
+_Static_assert(SPLIT_MOST >= SPLIT_CHUNK + SPLIT_BLOCK, "as many pieces as bytes, and eight are written at a time");
+
+// Pieces that end at or before `until`, and the one that crosses it.
+static int split_plainly(const struct splitter *splitter, const unsigned char *text, size_t length, size_t until,
+                         uint32_t *ends) {
+    int count = 0;
+    for (size_t at = 0; at < length && (count == 0 || at < until) && count < SPLIT_CHUNK;) {
+        at += split_text(splitter, text + at, length - at);
+        ends[count++] = at < UINT32_MAX ? (uint32_t)at : UINT32_MAX;
+    }
+    return count;
+}
+
+int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends) {
+    const struct split_rules *rules = &splitter->rules;
+    if (!splitter->unicode)
+        return pattern_table_split(splitter->table, text, length, ends);
+    struct split_chunk chunk;
+    uint64_t starts[SPLIT_BLOCKS];
+    bool is_wide = rules->words != SPLIT_WORDS_BLANK;
+    struct split_needs needs = {.table = splitter->unicode,
+                                .wide = is_wide,
+                                .only_two_cases = rules->words == SPLIT_WORDS_CASE,
+                                .ascii_numbers = rules->most_digits == 3};
+    split_classify(&chunk, &needs, text, length);
+    split_find_starts(rules, &chunk, starts);
+    bool is_whole = chunk.at_end && chunk.hard == chunk.count;
+    if (is_whole && length % SPLIT_BLOCK)
+        starts[chunk.count - 1] &= ~(~(uint64_t)0 << length % SPLIT_BLOCK);
+    int count = 0;
+    for (int i = 0; i < chunk.hard; i++) {
+        uint64_t beginning = i == 0;  // the chunk's beginning is not an end
+        count += split_write_bits(starts[i] & ~beginning, (uint32_t)i * SPLIT_BLOCK, ends + count);
+    }
+    if (is_whole)
+        ends[count++] = (uint32_t)length;
+    if (count > 0)
+        return count;
+    return split_plainly(splitter, text, length, (size_t)(chunk.hard + 1) * SPLIT_BLOCK, ends);
 }

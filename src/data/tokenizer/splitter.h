@@ -1,9 +1,10 @@
-// Splits text into pre-tokens by the patterns of the well-known byte-level tokenizers, with hand-written code. They are
-// one family: contractions, words, numbers, other characters, spaces, each in a few forms; struct split_rules selects
-// them. pattern.h has a slower matcher for general patterns, which these are tested against.
+// Splits text into pre-tokens by a pattern. The patterns of the well-known byte-level tokenizers are one family:
+// contractions, words, numbers, other characters, spaces, each in a few forms. struct split_rules selects them, for
+// masks of 64 bytes at a time, which are the fastest.
 #ifndef DATA_TOKENIZER_SPLITTER_H
 #define DATA_TOKENIZER_SPLITTER_H
 
+#include "data/tokenizer/pattern.h"
 #include "data/tokenizer/unicode_category.h"
 
 enum split_contractions {
@@ -40,33 +41,37 @@ struct split_pattern {
     const char *const *texts;  // the pattern as written in files, NULL at the end
 };
 
-// The rules of "gpt2".
-extern const struct split_rules split_rules_gpt2;
-
 // A known pattern by its name or its text; NULL if there is none.
 const struct split_pattern *split_pattern_by_name(const char *name);
 const struct split_pattern *split_pattern_by_text(const char *text, size_t length);
 
-// The categories of Unicode 16.0, with every White_Space character in Z, as split_text needs them. Freed with free().
+// Whether a byte is ASCII and neither a letter, a digit nor a space.
+bool split_is_ascii_other(unsigned char byte);
+
+// The categories of Unicode 16.0, with every White_Space character in Z, as the masks need them. Freed with free().
 struct unicode_table *split_table_create(void);
+
+// ---- splitting ----
+
+// Known patterns and SPLIT_WORDS_SPACES have masks, and the text that masks cannot decide goes through a table of
+// states (pattern_table.h). Other patterns go through such a table alone.
+struct splitter;
+struct splitter *splitter_create(const struct split_pattern *known);
+struct splitter *splitter_create_spaces(const struct split_rules *rules);
+struct splitter *splitter_create_pattern(const struct pattern *pattern);  // NULL if it cannot be a table
+void splitter_free(struct splitter *splitter);                            // NULL is fine
+// Whether every piece is a match of the pattern, and none is text between matches.
+bool splitter_covers(const struct splitter *splitter);
 
 // Length of the first piece of text, length > 0. The text must be the whole rest of the document, since the end of a
 // run of spaces depends on the text after it. Bytes that are not UTF-8 count as characters that are not letters,
 // numbers or spaces.
-size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
-                  size_t length);
-
-// Whether a byte is ASCII and neither a letter, a digit nor a space.
-bool split_is_ascii_other(unsigned char byte);
-
-// Length of the contraction that the text begins with, 0 if there is none.
-size_t split_contraction(const unsigned char *text, size_t length, bool any_case);
+size_t split_text(const struct splitter *splitter, const unsigned char *text, size_t length);
 
 // The first pieces of text[0…length), length > 0: as many as are found at once, at least one and at most SPLIT_MOST.
 // Returns their number; ends[i] is the end of piece i, and the next call continues at the last of them. Same result as
 // split_text, but several times faster. A piece that ends beyond 2^32 - 1 is returned up to there.
 enum { SPLIT_MOST = 2112 };
-int split_pieces(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
-                 size_t length, uint32_t *ends);
+int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends);
 
 #endif

@@ -54,9 +54,9 @@ static int encode_matches(const struct tiktoken_model *model, struct piece_state
 
 static int encode_ordinary(const struct tiktoken_model *model, struct piece_state *state, const char *begin,
                            const char *end, struct token_list *out) {
-    if (model->pattern)
+    if (!model->splitter)
         return encode_matches(model, state, begin, (size_t)(end - begin), out);
-    struct piece_model pieces = {.rules = &model->rules, .table = model->table, .encode = encode_piece, .model = model};
+    struct piece_model pieces = {.splitter = model->splitter, .encode = encode_piece, .model = model};
     return piece_encode(&pieces, &state->cache, state, begin, (size_t)(end - begin), out);
 }
 
@@ -125,7 +125,7 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     buffer_append_string(&pattern, model->pattern_text);
     struct json_writer json = hf_part(&parts->pre_tokenizer);
     hf_begin_sequence(&json, "pretokenizers");
-    if (model->pattern)  // text that a custom pattern does not match is dropped
+    if (!model->splitter)  // text that a custom pattern does not match is dropped
         hf_step_split(&json, &pattern, "Removed", true);
     else
         hf_step_split(&json, &pattern, "Isolated", false);

@@ -68,11 +68,10 @@ int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t 
 struct tiktoken_model {
     struct bpe bpe;
     struct tiktoken_ranks ranks;
-    int32_t shift;  // id minus rank
-    struct split_rules rules;
-    struct pattern *pattern;  // used instead of the rules if not NULL
-    char *pattern_text;       // the same in Hugging Face's syntax
-    struct unicode_table *table;
+    int32_t shift;              // id minus rank
+    struct splitter *splitter;  // that covers every text; else NULL
+    struct pattern *pattern;    // instead of it
+    char *pattern_text;         // the same in Hugging Face's syntax
     struct byte_table specials;
     struct trie special_trie;  // empty if specials are ordinary text
     bool begins_special[256];  // which bytes begin one
@@ -81,7 +80,7 @@ struct tiktoken_model {
 int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *options);
 void tiktoken_model_free(struct tiktoken_model *model);
 
-// Mistral's tekken.json: fills all of a zeroed model except bpe, table and special_trie.
+// Mistral's tekken.json: fills all of a zeroed model except bpe and special_trie.
 int tiktoken_open_tekken(struct tokenizer *tokenizer, const struct tokenizer_options *options,
                          const struct file_map *file);
 

@@ -117,12 +117,18 @@ int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, cons
     if (!known)
         known = split_pattern_by_text(text, strlen(text));
     if (known) {
-        model->rules = known->rules;
+        model->splitter = splitter_create(known);
         model->pattern_text = memory_string(known->texts[0]);
         return 0;
     }
     model->pattern_text = memory_string(text);
-    return pattern_compile(&model->pattern, PATTERN_RUST, text, strlen(text), name);
+    TRY(pattern_compile(&model->pattern, PATTERN_RUST, text, strlen(text), name));
+    model->splitter = splitter_create_pattern(model->pattern);
+    if (model->splitter && !splitter_covers(model->splitter)) {
+        splitter_free(model->splitter);
+        model->splitter = NULL;
+    }
+    return 0;
 }
 
 // --tiktoken-pattern, else that of a known file.
@@ -228,7 +234,7 @@ void tiktoken_model_free(struct tiktoken_model *model) {
     trie_free(&model->special_trie);
     pattern_free(model->pattern);
     free(model->pattern_text);
-    free(model->table);
+    splitter_free(model->splitter);
     free(model);
 }
 
@@ -260,7 +266,6 @@ int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *o
         tokenizer->model = NULL;
         return -1;
     }
-    model->table = split_table_create();
     if (options->as_today)
         build_special_trie(model);
     return 0;

@@ -1,0 +1,54 @@
+// A pattern as a table of states, which cuts text into pieces with one lookup per byte and no backtracking. Not every
+// pattern has one: pattern_table_create tells. The pieces are the matches of the pattern and the text between them.
+#ifndef DATA_TOKENIZER_PATTERN_TABLE_H
+#define DATA_TOKENIZER_PATTERN_TABLE_H
+
+#include "data/tokenizer/pattern_program.h"
+
+// ---- the table ----
+
+// What becomes known when a character is read. Begins are pieces' begins: here, or at the last mark.
+enum {
+    TABLE_HERE = 1,         // a piece begins before this character
+    TABLE_MARK = 2,         // one may begin before this character
+    TABLE_MARKED = 4,       // one began at the last mark
+    TABLE_SECOND_MARK = 8,  // the same for the shadow
+    TABLE_SECOND = 16,      // one began at the last second mark, after the one at the mark
+    TABLE_FAIL = 32,        // the table cannot tell: only while it is made
+    TABLE_LATE = TABLE_MARKED | TABLE_SECOND,
+};
+
+enum {
+    TABLE_STATES = 128,  // in a byte, with one bit to spare
+    TABLE_TAIL = 254,    // bytes of a character after its first
+    TABLE_END = 255,     // the end of the text
+    TABLE_SYMBOLS = TABLE_TAIL - 128,
+};
+
+// The columns are the bytes of ASCII, then classes of characters: 128 + symbol, where the
+// characters that the pattern does not tell apart are one symbol.
+struct pattern_table {
+    unsigned char next[TABLE_STATES][256];
+    unsigned char flags[TABLE_STATES];
+    unsigned char start;
+    int first_here, first_late;  // states from here on have TABLE_HERE, from there on one of TABLE_LATE
+    bool covers;
+    uint16_t index[PATTERN_PAGES];  // of pages of 256 characters
+    unsigned char (*pages)[256];    // their columns
+};
+
+// ---- its making and its use ----
+
+// NULL if the pattern needs what a table cannot do: lookarounds at more than one character, groups that do not
+// backtrack, empty matches, or more states than there is room for.
+struct pattern_table *pattern_table_create(const struct pattern *pattern);
+void pattern_table_free(struct pattern_table *table);  // NULL is fine
+// Whether every text consists of matches, with nothing between them.
+bool pattern_table_covers(const struct pattern_table *table);
+
+// The length of the first piece of text, length > 0.
+size_t pattern_table_next(const struct pattern_table *table, const unsigned char *text, size_t length);
+// The ends of the first pieces; see split_pieces.
+int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends);
+
+#endif

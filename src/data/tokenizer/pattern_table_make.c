@@ -1,0 +1,505 @@
+// Makes the table of a pattern, in three steps.
+//
+// 1. Characters that no set of the pattern tells apart are one symbol. A state of the first automaton is the list of
+//    places in the program at which a backtracking machine could be after the same text, in the order in which it
+//    would try them. A place at END means that a match ends here; the places after it in the list are dropped, since
+//    they would only be tried if it failed. Places are looked at when the next character is known, so a lookahead at
+//    one character is simply a condition.
+//
+// 2. A match ends where the list was last at END when it becomes empty. The machine has read further than that, and
+//    would have to read those characters again, from the match's end. Instead, the second automaton follows both at
+//    once: the piece that may go on, and its `shadow`, the state in which it will be if the piece ended at the last
+//    possible place. A flag marks that place when the text passes it; another one says later that it was the end.
+//
+// 3. States from which the same follows are merged.
+#include "data/tokenizer/pattern_table.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- symbols ----
+
+enum {
+    MOST_SETS = 62,
+    LINE_FEED = MOST_SETS,
+    MOST_LISTS = 1000,
+    MOST_CONFIGS = 1000,
+    MOST_PLACES = 1 << 14,
+    LONGEST_RUN = 63
+};
+
+// A state of the first automaton.
+struct place_order {
+    int32_t *places;
+    int count;
+};
+
+// A step of it: the next list, -1 if nothing goes on, and whether a match ends before the character.
+struct list_step {
+    int16_t next;
+    bool matches, is_known;
+};
+
+// A state of the second automaton.
+struct open_piece {
+    int16_t list;    // of the piece in progress; -1: the last character is in no match
+    int16_t shadow;  // config since the end of the last match; NO_SHADOW if there was none, LOST if too much happened
+    bool after_gap;  // the piece follows text without matches, and is marked: it belongs to that text unless it matches
+    bool is_single;  // one character was read
+};
+enum { NO_SHADOW = -1, LOST = -2 };
+enum { CONFIG_START, CONFIG_START_AFTER_GAP, CONFIG_GAP };
+
+struct piece_move {
+    int config;
+    unsigned flags;
+};
+
+struct maker {
+    const struct pattern *pattern;
+    uint64_t used;                        // sets in the program
+    uint64_t members[TABLE_SYMBOLS + 1];  // the sets that a symbol is in; the last symbol is the end of the text
+    int symbol_count;
+    struct place_order lists[MOST_LISTS];
+    int list_count;
+    struct list_step (*steps)[TABLE_SYMBOLS + 1];  // (MOST_LISTS)
+    struct open_piece configs[MOST_CONFIGS];
+    int config_count;
+    struct piece_move *states;  // of the result, before merging
+    int64_t state_count, state_capacity;
+    int (*next)[TABLE_SYMBOLS + 2];  // (state_count) by symbol, the end, and the tail of a character
+    bool *seen;                      // places in the list being made
+    struct place_order open;
+    int symbol;  // of the character being read
+    bool has_gaps, failed;
+};
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+static int class_of(struct maker *maker, uint32_t character) {
+    uint64_t members = (uint64_t)(character == '\n') << LINE_FEED & maker->used;
+    for (int32_t set = 0; set < maker->pattern->set_count; set++)
+        if (maker->used >> set & 1 && character_set_has(&maker->pattern->sets[set].characters, character))
+            members |= (uint64_t)1 << set;
+    int symbol = 0;
+    while (symbol < maker->symbol_count && maker->members[symbol] != members)
+        symbol++;
+    if (symbol == maker->symbol_count && symbol < TABLE_SYMBOLS) {
+        maker->members[symbol] = members;
+        maker->symbol_count++;
+    }
+    maker->failed = maker->failed || symbol == TABLE_SYMBOLS;
+    return symbol;
+}
+
+// Gives characters of one page their symbol.
+static void fill_columns(struct pattern_table *table, uint32_t first, uint32_t end, int symbol, int *page_count) {
+    uint32_t page = first >> 8;
+    if (table->index[page] == UINT16_MAX) {
+        table->pages = memory_realloc(table->pages, (size_t)(*page_count + 1) * sizeof *table->pages);
+        table->index[page] = (uint16_t)(*page_count)++;
+    }
+    memset(table->pages[table->index[page]] + (first & 255), 128 + symbol, end - first);
+}
+
+// A page that equals the one before it is not kept twice, and most do.
+static void share_page(struct pattern_table *table, uint32_t page, int *page_count) {
+    int last = *page_count - 1;
+    if (page > 0 && table->index[page] == last && table->index[page - 1] != last &&
+        memcmp(table->pages[last], table->pages[table->index[page - 1]], sizeof *table->pages) == 0) {
+        table->index[page] = table->index[page - 1];
+        --*page_count;
+    }
+}
+
+// Cuts all characters where a set of the program begins or ends, and gives each stretch its symbol.
+static void make_symbols(struct maker *maker, struct pattern_table *table) {
+    const struct pattern *pattern = maker->pattern;
+    uint32_t *cuts = memory_alloc((2 * pattern->range_count + 3) * sizeof *cuts);
+    size_t count = 0;
+    cuts[count++] = 0;
+    cuts[count++] = '\n';
+    cuts[count++] = '\n' + 1;
+    for (int32_t set = 0; set < pattern->set_count; set++)
+        for (size_t i = 0; maker->used >> set & 1 && i < pattern->sets[set].characters.count; i++) {
+            cuts[count++] = pattern->sets[set].characters.ranges[i].first;
+            cuts[count++] = pattern->sets[set].characters.ranges[i].last + 1;
+        }
+    qsort(cuts, count, sizeof *cuts, compare_numbers);
+    memset(table->index, 0xFF, sizeof table->index);
+    int page_count = 0;
+    for (size_t i = 0; i < count && cuts[i] <= UNICODE_LIMIT && !maker->failed; i++) {
+        uint32_t end = i + 1 < count && cuts[i + 1] <= UNICODE_LIMIT ? cuts[i + 1] : UNICODE_LIMIT + 1;
+        if (end > cuts[i])
+            for (uint32_t from = cuts[i], to; from < end; from = to) {
+                to = end < (from | 255) + 1 ? end : (from | 255) + 1;
+                fill_columns(table, from, to, class_of(maker, cuts[i]), &page_count);
+                if ((to & 255) == 0)
+                    share_page(table, from >> 8, &page_count);
+            }
+    }
+    free(cuts);
+}
+
+// ---- the first automaton ----
+
+static bool is_in(const struct maker *maker, int32_t set, int symbol) {
+    return maker->members[symbol] >> set & 1;
+}
+
+static bool is_at_end(const struct maker *maker) {
+    return maker->symbol == maker->symbol_count;
+}
+
+// Whether a lookahead is at one character, and of which set.
+static bool looks_at_one(const struct pattern *pattern, int32_t here) {
+    return pattern->program[here].a == here + 2 && pattern->program[here + 1].operation == PATTERN_SET;
+}
+
+// Marks the sets of the program; false if it has an instruction that a table has no place for.
+static bool check_program(struct maker *maker) {
+    const struct pattern *pattern = maker->pattern;
+    for (int32_t here = 0; here < pattern->count; here++) {
+        const struct pattern_instruction *at = &pattern->program[here];
+        bool fits = at->operation == PATTERN_SPLIT || at->operation == PATTERN_JUMP || at->operation == PATTERN_END ||
+                    (at->operation == PATTERN_ASSERT && (at->a == ASSERT_END || at->a == ASSERT_LINE_END)) ||
+                    (at->operation == PATTERN_LOOK && looks_at_one(pattern, here));
+        if (at->operation == PATTERN_SET || at->operation == PATTERN_RUN) {
+            fits = at->a < MOST_SETS && at->min <= LONGEST_RUN && at->max <= LONGEST_RUN;
+            maker->used |= fits ? (uint64_t)1 << at->a : 0;
+        }
+        if (at->operation == PATTERN_ASSERT)
+            maker->used |= (uint64_t)1 << LINE_FEED;
+        if (!fits)
+            return false;
+    }
+    return pattern->count * (LONGEST_RUN + 1) <= MOST_PLACES;
+}
+
+static void add_place(struct place_order *list, int32_t place) {
+    for (int i = 0; i < list->count; i++)
+        if (list->places[i] == place)
+            return;
+    list->places[list->count++] = place;
+}
+
+static bool follow(struct maker *maker, int32_t here, int count);
+
+// A run of which `count` characters were read, or enough if it has no upper limit.
+static bool follow_run(struct maker *maker, int32_t here, int count) {
+    const struct pattern_instruction *run = &maker->pattern->program[here];
+    bool enough = count >= run->min;
+    bool takes = (run->max < 0 || count < run->max) && is_in(maker, run->a, maker->symbol);
+    int32_t more = here * (LONGEST_RUN + 1) + (run->max < 0 && enough ? count : count + 1);
+    if (run->greed == GREED_LEAST && enough && follow(maker, here + 1, 0))
+        return true;
+    if (takes)
+        add_place(&maker->open, more);
+    return run->greed != GREED_LEAST && enough && !(takes && run->greed == GREED_ALL) && follow(maker, here + 1, 0);
+}
+
+// Follows the program from a place up to where a character is read, in the order of a backtracking machine. True if it
+// ends before that character: nothing that would be tried later counts.
+static bool follow(struct maker *maker, int32_t here, int count) {
+    int32_t place = here * (LONGEST_RUN + 1) + count;
+    if (maker->seen[place])
+        return false;
+    maker->seen[place] = true;
+    const struct pattern_instruction *at = &maker->pattern->program[here];
+    switch (at->operation) {
+    case PATTERN_SET:
+        if (is_in(maker, at->a, maker->symbol))
+            add_place(&maker->open, (here + 1) * (LONGEST_RUN + 1));
+        return false;
+    case PATTERN_RUN:
+        return follow_run(maker, here, count);
+    case PATTERN_SPLIT:
+        return follow(maker, at->a, 0) || follow(maker, at->b, 0);
+    case PATTERN_JUMP:
+        return follow(maker, at->a, 0);
+    case PATTERN_LOOK:
+        return is_in(maker, at[1].a, maker->symbol) != at->negated && follow(maker, at->a + 1, 0);
+    case PATTERN_ASSERT:
+        return (is_at_end(maker) || (at->a == ASSERT_LINE_END && is_in(maker, LINE_FEED, maker->symbol))) &&
+               follow(maker, here + 1, 0);
+    default:
+        return true;
+    }
+}
+
+// The number of the list in maker->open.
+static int16_t list_number(struct maker *maker) {
+    const struct place_order *open = &maker->open;
+    if (open->count == 0)
+        return -1;
+    for (int i = 0; i < maker->list_count; i++)
+        if (maker->lists[i].count == open->count &&
+            memcmp(maker->lists[i].places, open->places, (size_t)open->count * sizeof *open->places) == 0)
+            return (int16_t)i;
+    if (maker->list_count == MOST_LISTS) {
+        maker->failed = true;
+        return -1;
+    }
+    struct place_order *list = &maker->lists[maker->list_count];
+    list->places = memory_alloc((size_t)open->count * sizeof *open->places);
+    memcpy(list->places, open->places, (size_t)open->count * sizeof *open->places);
+    list->count = open->count;
+    return (int16_t)maker->list_count++;
+}
+
+static struct list_step step_list(struct maker *maker, int list, int symbol) {
+    struct list_step *move = &maker->steps[list][symbol];
+    if (move->is_known)
+        return *move;
+    memset(maker->seen, 0, (size_t)maker->pattern->count * (LONGEST_RUN + 1) * sizeof *maker->seen);
+    maker->open.count = 0;
+    maker->symbol = symbol;
+    for (int i = 0; i < maker->lists[list].count && !move->matches; i++) {
+        int32_t place = maker->lists[list].places[i];
+        move->matches = follow(maker, place / (LONGEST_RUN + 1), place % (LONGEST_RUN + 1));
+    }
+    move->next = list_number(maker);
+    move->is_known = true;
+    return *move;
+}
+
+// Whether a match ends after the text of this list, whatever follows.
+static bool always_matches(struct maker *maker, int list) {
+    for (int symbol = 0; symbol <= maker->symbol_count; symbol++)
+        if (!step_list(maker, list, symbol).matches)
+            return false;
+    return true;
+}
+
+// ---- the second automaton ----
+
+static int config_number(struct maker *maker, struct open_piece config) {
+    for (int i = 0; i < maker->config_count; i++) {
+        const struct open_piece *known = &maker->configs[i];
+        if (known->list == config.list && known->shadow == config.shadow && known->after_gap == config.after_gap &&
+            known->is_single == config.is_single)
+            return i;
+    }
+    if (maker->config_count == MOST_CONFIGS) {
+        maker->failed = true;
+        return CONFIG_GAP;
+    }
+    maker->configs[maker->config_count] = config;
+    return maker->config_count++;
+}
+
+// Whether a mark set earlier may still turn out to be the beginning of a piece.
+static bool waits(const struct maker *maker, int config) {
+    return config >= 0 && (maker->configs[config].shadow != NO_SHADOW || maker->configs[config].after_gap);
+}
+
+// The shadow becomes the piece in progress, and its marks the first ones, so those set earlier are lost.
+static struct piece_move promote(struct maker *maker, struct piece_move shadow) {
+    unsigned flags = TABLE_MARKED | (shadow.flags & (TABLE_HERE | TABLE_MARK | TABLE_SECOND_MARK | TABLE_FAIL));
+    if (shadow.flags & TABLE_MARKED)
+        flags |= TABLE_SECOND;
+    if (shadow.flags & TABLE_SECOND || (waits(maker, shadow.config) && !(shadow.flags & TABLE_MARK)))
+        flags |= TABLE_FAIL;
+    struct open_piece config = maker->configs[shadow.config];
+    if (waits(maker, config.shadow) && !(shadow.flags & TABLE_SECOND_MARK))
+        config.shadow = LOST;
+    return (struct piece_move){config_number(maker, config), flags};
+}
+
+// The piece goes on. A piece that began inside the shadow cannot be followed any further.
+static struct piece_move go_on(struct maker *maker, struct open_piece config, int16_t list, bool matches,
+                               struct piece_move shadow) {
+    bool had = config.shadow != NO_SHADOW;
+    struct piece_move result = {0};
+    if (matches)
+        result.flags = TABLE_MARK | (config.after_gap && !had ? TABLE_MARKED : 0);
+    else if (had && shadow.flags & (TABLE_HERE | TABLE_LATE | TABLE_FAIL))
+        shadow.config = LOST;
+    else if (had && shadow.flags & TABLE_MARK)
+        result.flags = TABLE_SECOND_MARK;
+    bool after_gap = config.after_gap && !had && !matches;
+    int16_t number = matches || had ? (int16_t)shadow.config : NO_SHADOW;
+    result.config = config_number(maker, (struct open_piece){.list = list, .shadow = number, .after_gap = after_gap});
+    return result;
+}
+
+// The first character of a piece, before which a piece is known to begin unless the text before it has no matches.
+static struct piece_move start(struct maker *maker, bool after_gap, int symbol) {
+    struct list_step move = step_list(maker, 0, symbol);
+    maker->failed = maker->failed || move.matches;  // a match of nothing
+    if (move.next < 0) {
+        maker->has_gaps = maker->has_gaps || symbol < maker->symbol_count;
+        return (struct piece_move){CONFIG_GAP, 0};
+    }
+    bool is_certain = !after_gap || always_matches(maker, move.next);
+    struct open_piece config = {.list = move.next, .shadow = NO_SHADOW, .after_gap = !is_certain, .is_single = true};
+    return (struct piece_move){config_number(maker, config), !after_gap ? 0 : is_certain ? TABLE_HERE : TABLE_MARK};
+}
+
+static struct piece_move step_config(struct maker *maker, int number, int symbol) {
+    if (number <= CONFIG_GAP)
+        return start(maker, number != CONFIG_START, symbol);
+    const struct open_piece config = maker->configs[number];
+    struct list_step move = step_list(maker, config.list, symbol);
+    struct piece_move shadow = {.config = LOST};
+    bool had = config.shadow != NO_SHADOW, is_end = symbol == maker->symbol_count;
+    if (move.matches && !is_end)
+        shadow = start(maker, false, symbol);
+    else if (had && !move.matches && config.shadow != LOST)
+        shadow = step_config(maker, config.shadow, symbol);
+    if (move.next >= 0)
+        return go_on(maker, config, move.next, move.matches, shadow);
+    if (move.matches)
+        return (struct piece_move){is_end ? CONFIG_GAP : shadow.config,
+                                   TABLE_HERE | (config.after_gap && !had ? TABLE_MARKED : 0)};
+    if (had)
+        return shadow.config == LOST ? (struct piece_move){CONFIG_GAP, TABLE_FAIL} : promote(maker, shadow);
+    // No match after all: a single character joins the text without matches, more would have to be read again.
+    maker->has_gaps = true;
+    if (!config.is_single)
+        return (struct piece_move){CONFIG_GAP, TABLE_FAIL};
+    return is_end ? (struct piece_move){CONFIG_GAP, 0} : start(maker, true, symbol);
+}
+
+// ---- the states of the table ----
+
+static int state_number(struct maker *maker, struct piece_move state) {
+    for (int64_t i = 0; i < maker->state_count; i++)
+        if (maker->states[i].config == state.config && maker->states[i].flags == state.flags)
+            return (int)i;
+    MEMORY_GROW(maker->states, maker->state_count, maker->state_capacity);
+    maker->states[maker->state_count] = state;
+    return (int)maker->state_count++;
+}
+
+// All states that a text leads to.
+static void find_states(struct maker *maker) {
+    size_t capacity = 0;
+    state_number(maker, (struct piece_move){CONFIG_START, 0});
+    for (int64_t i = 0; i < maker->state_count && !maker->failed; i++) {
+        if ((size_t)i >= capacity) {
+            capacity = capacity ? 2 * capacity : 64;
+            maker->next = memory_realloc(maker->next, capacity * sizeof *maker->next);
+        }
+        for (int symbol = 0; symbol <= maker->symbol_count; symbol++) {
+            struct piece_move outcome = step_config(maker, maker->states[i].config, symbol);
+            maker->failed = maker->failed || outcome.flags & TABLE_FAIL;
+            maker->next[i][symbol] = state_number(maker, outcome);
+        }
+        maker->next[i][maker->symbol_count + 1] = state_number(maker, (struct piece_move){maker->states[i].config, 0});
+        maker->failed = maker->failed || maker->state_count > MOST_CONFIGS;
+    }
+}
+
+static bool same_row(const struct maker *maker, const int *groups, int64_t a, int64_t b) {
+    if (groups[a] != groups[b])
+        return false;
+    for (int symbol = 0; symbol < maker->symbol_count + 2; symbol++)
+        if (groups[maker->next[a][symbol]] != groups[maker->next[b][symbol]])
+            return false;
+    return true;
+}
+
+// Puts states into groups, at first by their flags, until those of a group lead to the same groups. Groups are numbered
+// by the first of their states, and the number of groups is returned.
+static int merge_states(const struct maker *maker, int *groups) {
+    int count = 0, before = -1;
+    int *finer = memory_alloc((size_t)maker->state_count * sizeof *finer);
+    for (int64_t i = 0; i < maker->state_count; i++)
+        groups[i] = (int)maker->states[i].flags;
+    while (count != before) {
+        before = count;
+        count = 0;
+        for (int64_t i = 0; i < maker->state_count; i++) {
+            int64_t k = 0;
+            while (k < i && !same_row(maker, groups, i, k))
+                k++;
+            finer[i] = k < i ? finer[k] : count++;
+        }
+        memcpy(groups, finer, (size_t)maker->state_count * sizeof *groups);
+    }
+    free(finer);
+    return count;
+}
+
+// Orders the groups so that those without flags that matter at once come first.
+static void fill_table(const struct maker *maker, const int *groups, int count, struct pattern_table *table) {
+    unsigned char numbers[TABLE_STATES];
+    int number = 0;
+    for (int kind = 0; kind < 3; kind++) {
+        if (kind == 1)
+            table->first_here = number;
+        if (kind == 2)
+            table->first_late = number;
+        for (int group = 0; group < count; group++) {
+            int64_t i = 0;
+            while (groups[i] != group)
+                i++;
+            unsigned flags = maker->states[i].flags;
+            if (kind != (flags & TABLE_LATE ? 2 : flags & TABLE_HERE ? 1 : 0))
+                continue;
+            numbers[group] = (unsigned char)number;
+            table->flags[number++] = (unsigned char)flags;
+        }
+    }
+    for (int64_t i = 0; i < maker->state_count; i++) {
+        unsigned char *row = table->next[numbers[groups[i]]];
+        for (int byte = 0; byte < 128; byte++)
+            row[byte] = numbers[groups[maker->next[i][table->pages[table->index[0]][byte] - 128]]];
+        for (int symbol = 0; symbol < maker->symbol_count; symbol++)
+            row[128 + symbol] = numbers[groups[maker->next[i][symbol]]];
+        row[TABLE_END] = numbers[groups[maker->next[i][maker->symbol_count]]];
+        row[TABLE_TAIL] = numbers[groups[maker->next[i][maker->symbol_count + 1]]];
+    }
+    table->start = numbers[groups[0]];
+    table->covers = !maker->has_gaps;
+}
+
+static bool make_table(struct maker *maker, struct pattern_table *table) {
+    if (!check_program(maker))
+        return false;
+    make_symbols(maker, table);
+    size_t places = (size_t)maker->pattern->count * (LONGEST_RUN + 1);
+    maker->seen = memory_alloc(places * sizeof *maker->seen);
+    maker->open.places = memory_alloc(places * sizeof *maker->open.places);
+    maker->steps = memory_alloc(MOST_LISTS * sizeof *maker->steps);
+    maker->open.places[maker->open.count++] = 0;
+    maker->configs[CONFIG_START] = (struct open_piece){.shadow = NO_SHADOW};
+    maker->configs[CONFIG_START_AFTER_GAP] = (struct open_piece){.shadow = NO_SHADOW, .after_gap = true};
+    maker->configs[CONFIG_GAP] = (struct open_piece){.list = list_number(maker), .shadow = NO_SHADOW};
+    maker->configs[CONFIG_GAP].list = -1;
+    maker->config_count = CONFIG_GAP + 1;
+    find_states(maker);
+    if (maker->failed)
+        return false;
+    int *groups = memory_alloc((size_t)maker->state_count * sizeof *groups);
+    int count = merge_states(maker, groups);
+    if (count <= TABLE_STATES)
+        fill_table(maker, groups, count, table);
+    free(groups);
+    return count <= TABLE_STATES;
+}
+
+struct pattern_table *pattern_table_create(const struct pattern *pattern) {
+    struct maker *maker = memory_alloc(sizeof *maker);
+    struct pattern_table *table = memory_alloc(sizeof *table);
+    maker->pattern = pattern;
+    bool made = make_table(maker, table);
+    for (int i = 0; i < maker->list_count; i++)
+        free(maker->lists[i].places);
+    free(maker->steps);
+    free(maker->states);
+    free(maker->next);
+    free(maker->seen);
+    free(maker->open.places);
+    free(maker);
+    if (made)
+        return table;
+    pattern_table_free(table);
+    return NULL;
+}
