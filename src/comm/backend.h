@@ -4,10 +4,13 @@
 #define COMM_BACKEND_H
 
 #include "base/buffer.h"
+#include "base/error.h"
 #include "base/library.h"
 #include "comm/comm.h"
 #include "comm/record.h"
 
+#include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -205,5 +208,17 @@ void pulse_start(struct pulse *pulse, const char *what);
 void pulse_stop(struct pulse *pulse);
 // Called instead of pulse_stop by a rank that is about to end the job. The pulse cannot be started again.
 void pulse_drop(struct pulse *pulse);
+
+// The most elements of one message over MPI, whose counts are int.
+
+// Ends the run if `count` elements are too many for one message.
+static inline void mpi_check_count(const struct group *group, int64_t count, const char *what) {
+    if (count > INT_MAX)
+        die_code(EXIT_CODE_USAGE,
+                 "%s in group \"%s\": %" PRId64 " elements of a rank, and MPI counts up to %d; give a smaller "
+                 "--micro-batch-size, a larger --context-parallel-size for keys and values, or a smaller "
+                 "--ddp-bucket-size for parameters; NCCL has no such limit",
+                 what, group->name, count, INT_MAX);
+}
 
 #endif

@@ -1,6 +1,6 @@
 // Counts beyond MPI's limit end the run with a remedy, not with a wrapped count.
 #include "../base/capture.h"
-#include "comm/mpi_library.h"
+#include "comm/backend.h"
 #include "test.h"
 
 #include <string.h>
