@@ -273,7 +273,7 @@ static int run_collectives(const struct collectives_options *options, struct ses
     trial.whole = tensor_1d(memory[0], DTYPE_F32, most);
     trial.part = tensor_1d(memory[1], DTYPE_F32, most);
     trial.rows = memory_alloc(sizeof *trial.rows * (size_t)size);
-    float *host = memory_alloc(sizeof(float) * (size_t)most);
+    OWNED float *host = memory_alloc(sizeof(float) * (size_t)most);
     if (group_rank(all) == 0 && !options->json)
         printf("# %d ranks, %s\n%-14s %12s %12s %10s %10s %9s %9s %8s\n", size, world_backend(session->world),
                "operation", "bytes", "count", "type", "time(us)", "algbw", "busbw", "wrong");
@@ -285,7 +285,6 @@ static int run_collectives(const struct collectives_options *options, struct ses
         if (is_wanted)
             wrong_in_all += run_operation(&trial, options, host);
     }
-    free(host);
     free(trial.rows);
     device_free(session->device, memory[0]);
     device_free(session->device, memory[1]);

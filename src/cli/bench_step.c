@@ -105,7 +105,7 @@ static void free_tokens(struct tokens *t) {
 // Repeats a few random numbers over all weights except vectors, which keep their initial values.
 static void set_quick_weights(struct step *step) {
     enum { PIECE = 1 << 22 };
-    float *piece = memory_alloc(sizeof *piece * PIECE);
+    OWNED float *piece = memory_alloc(sizeof *piece * PIECE);
     float *plain[] = {memory_alloc(sizeof *piece * PIECE), memory_alloc(sizeof *piece * PIECE)};  // zeros, ones
     philox_normal(piece, PIECE, 0, 1, 1, 0.02);
     for (int64_t n = 0; n < PIECE; n++)
@@ -123,7 +123,6 @@ static void set_quick_weights(struct step *step) {
         }
     }
     step_accept_weights(step);
-    free(piece);
     free(plain[0]);
     free(plain[1]);
 }
@@ -181,7 +180,7 @@ static void print_part_rows(const struct parts_scale *scale, const struct ceilin
 // One more step, with the time of each kind of operation and its lower bound.
 static int print_parts(const struct bench_step_options *options, struct ceilings *ceilings, struct step *step,
                        const struct step_source *source) {
-    struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
+    OWNED struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
     struct device *device = step_device(step);
     bool is_host = device->ops->is_host_memory;
     struct parts_scale scale = {is_host ? "GFLOP/s" : "TFLOP/s", is_host ? 1e9 : 1e12,
@@ -197,7 +196,6 @@ static int print_parts(const struct bench_step_options *options, struct ceilings
     // A GPU may not have started its operations when the host has queued them.
     if (status == 0 && is_host)
         printf("%-44s %6s %9.3f\n", "step", "", seconds * 1e3);
-    free(rows);
     return status;
 }
 
@@ -268,10 +266,9 @@ static void append_flags(const struct config *config, struct buffer *out) {
             is_told = is_told && strcmp(flag->name, others[k]) != 0;
         if (!is_told)
             continue;
-        struct buffer value = {0};
+        OWNED_BY(buffer_free) struct buffer value = {0};
         flag_show(flag, config, &value);
         json_put_string(&w, flag->name + 2, buffer_string(&value));
-        buffer_free(&value);
     }
     json_end_object(&w);
 }
@@ -279,7 +276,7 @@ static void append_flags(const struct config *config, struct buffer *out) {
 static void print_times(const struct bench_step_options *options, const struct step *step, const struct times *times,
                         double tokens) {
     struct rusage usage;
-    struct buffer flags = {0};
+    OWNED_BY(buffer_free) struct buffer flags = {0};
     append_flags(&options->config, &flags);
     getrusage(RUSAGE_SELF, &usage);
     size_t device_bytes =
@@ -290,7 +287,6 @@ static void print_times(const struct bench_step_options *options, const struct s
            "\"first_step_s\": %.2f, \"flags\": %s, \"loss\": %.5f",
            times->mean, times->between[options->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
            (double)device_bytes / 1e9, (double)host_bytes / 1e9, times->first, buffer_string(&flags), times->loss);
-    buffer_free(&flags);
     if (times->sensors)
         printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)options->steps),
                times->joules / (times->mean * (double)options->steps));

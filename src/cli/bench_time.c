@@ -193,16 +193,14 @@ static void fill(struct device *device, struct tensor t) {
     enum { PIECE = 1 << 20 };
     int64_t count = tensor_count(t), piece = count < PIECE ? count : PIECE;
     struct tensor flat = tensor_flat(t);
-    float *numbers = memory_alloc(sizeof *numbers * (size_t)piece);
-    void *array = memory_alloc(dtype_bytes(t.dtype) * (size_t)piece);
+    OWNED float *numbers = memory_alloc(sizeof *numbers * (size_t)piece);
+    OWNED void *array = memory_alloc(dtype_bytes(t.dtype) * (size_t)piece);
     philox_normal(numbers, piece, 0, 1, 1, 1.0);
     for (int64_t i = 0; i < piece; i++)
         put_number(array, i, t.dtype, numbers[i]);
     for (int64_t first = 0; first < count; first += piece)
         device_copy_in(device, tensor_rows(flat, first, count - first < piece ? count - first : piece), array);
     device_synchronize(device);
-    free(numbers);
-    free(array);
 }
 
 // The range of numbers stored without scaling.

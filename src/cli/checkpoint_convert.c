@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
@@ -119,7 +120,7 @@ static void print_result(const struct checkpoint_convert_options *options, const
     const struct model_source *source = write->source;
     const struct convert_check *check = write->context;
     int64_t parameters = census_parameters(&source->config);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     log_status(NULL);  // the result starts on a new line
     if (!options->json) {
         convert_check_describe(check, &text);
@@ -127,7 +128,6 @@ static void print_result(const struct checkpoint_convert_options *options, const
                parameters, options->output, to);
         if (text.length > 0)
             puts(buffer_string(&text));
-        buffer_free(&text);
         return;
     }
     struct json_writer json = {.out = &text};
@@ -152,7 +152,6 @@ static void print_result(const struct checkpoint_convert_options *options, const
         json_null(&json);
     json_end_object(&json);
     puts(buffer_string(&text));
-    buffer_free(&text);
 }
 
 // A tokenizer that does not fit the model's vocabulary belongs to another model.
@@ -276,13 +275,13 @@ static int convert(void *context) {
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the model with --input DIR and the target with --output DIR");
     TRY(choose_target(options, &to));
-    struct model_source source;
+    OWNED_BY(model_source_close) struct model_source source = {0};
     const struct model_source_options input = {
         .path = options->input, .step = options->ckpt_step, .attention_heads = options->num_attention_heads};
     TRY(model_source_open(&source, &input));
     bool is_ours = strcmp(source.kind, "bevatron") == 0;
     to = to ? to : is_ours ? "huggingface" : "bevatron";
-    struct convert_check check = {.verifies = options->verify};
+    OWNED_BY(convert_check_free) struct convert_check check = {.verifies = options->verify};
     struct model_write write = {.source = &source,
                                 .folder = options->output,
                                 .has_dtype = options->dtype != NULL,
@@ -310,8 +309,6 @@ static int convert(void *context) {
         log_info("note: these files of %s were not copied: %s", options->input, buffer_string(&source.left));
     if (result == 0)
         print_result(options, &write, to);
-    convert_check_free(&check);
-    model_source_close(&source);
     return result;
 }
 

@@ -29,13 +29,11 @@
 enum { MOST_TEXT = 100 };
 
 static void append_text(struct buffer *out, const void *text, size_t length) {
-    char *start = memory_printf("%.*s", (int)(length < MOST_TEXT ? length : MOST_TEXT), (const char *)text);
-    char *shown = checkpoint_printable(start);
+    OWNED char *start = memory_printf("%.*s", (int)(length < MOST_TEXT ? length : MOST_TEXT), (const char *)text);
+    OWNED char *shown = checkpoint_printable(start);
     buffer_append_string(out, shown);
     if (length > MOST_TEXT)
         buffer_append_string(out, "…");
-    free(start);
-    free(shown);
 }
 
 static int64_t signed_of(const struct gguf_value *value) {
@@ -84,16 +82,14 @@ static void show_keys(const struct gguf *file, struct buffer *text, struct json_
     json_begin_object(json);
     for (size_t i = 0; i < file->value_count; i++) {
         const struct gguf_value *value = &file->values[i];
-        char *key = memory_printf("%.*s", (int)value->key_length, value->key);
-        struct buffer shown = {0};
+        OWNED char *key = memory_printf("%.*s", (int)value->key_length, value->key);
+        OWNED_BY(buffer_free) struct buffer shown = {0};
         append_value(&shown, file, value, key);
         buffer_append_string(text, "  ");
         append_text(text, value->key, value->key_length);
         buffer_printf(text, ": %s\n", buffer_string(&shown));
         json_key(json, key);
         json_string(json, buffer_string(&shown), shown.length);
-        buffer_free(&shown);
-        free(key);
     }
     json_end_object(json);
 }
@@ -135,7 +131,7 @@ static int64_t count_elements(const struct gguf *file) {
 
 // Appends lines to `text` and members to the open JSON object.
 static int inspect_gguf(const char *path, bool lists_tensors, struct buffer *text, struct json_writer *json) {
-    struct gguf file;
+    OWNED_BY(gguf_close) struct gguf file = {0};
     TRY(gguf_open(&file, path));
     json_put_string(json, "path", path);
     json_put_string(json, "kind", "gguf");
@@ -147,7 +143,6 @@ static int inspect_gguf(const char *path, bool lists_tensors, struct buffer *tex
     show_keys(&file, text, json);
     if (lists_tensors)
         show_tensors(&file, text, json);
-    gguf_close(&file);
     return 0;
 }
 
@@ -240,10 +235,9 @@ static int show_file(struct inspect_view *view, const struct manifest_file *entr
     int result = 0;
     size_t length = strlen(entry->name), suffix = sizeof ".safetensors" - 1;
     if (length > suffix && strcmp(entry->name + length - suffix, ".safetensors") == 0) {
-        char *path = file_join(folder, entry->name);
+        OWNED char *path = file_join(folder, entry->name);
         struct safetensors file;
         result = safetensors_open(&file, path);
-        free(path);
         if (result == 0) {
             buffer_append_string(&view->text, "  ");
             show_safetensors(view, &file);
@@ -277,9 +271,8 @@ static void show_state(struct inspect_view *view, const struct checkpoint_state 
     json_put_double(&view->json, "loss_scale", state->loss_scale);
     json_put_string(&view->json, "program_version", state->program_version);
     buffer_printf(&view->text, "  %-32s %14g\n", "loss_scale", state->loss_scale);
-    char *version = checkpoint_printable(state->program_version);
+    OWNED char *version = checkpoint_printable(state->program_version);
     buffer_printf(&view->text, "  %-32s %14s\n", "written by bevatron", version);
-    free(version);
 }
 
 // The size of a model, by the names of its flags; irrelevant ones are 0 and left out.
@@ -312,12 +305,11 @@ static void show_model(struct inspect_view *view, const struct config *config) {
 
 // A checkpoint without a description of its model is shown without it.
 static void show_own_model(struct inspect_view *view, const char *path) {
-    struct model_source source = {0};
+    OWNED_BY(model_source_close) struct model_source source = {0};
     const struct model_source_options options = {.path = path, .step = -1, .skip_checksums = true};
     if (model_source_open(&source, &options) == 0)
         show_model(view, &source.config);
     error_clear();
-    model_source_close(&source);
 }
 
 static int show_checkpoint(struct inspect_view *view, const char *path) {
@@ -360,11 +352,10 @@ static int open_save_view(struct save_view *save, const char *folder, int64_t st
         save->iteration = save->has_marker ? save->latest : save->list.iterations[save->list.count - 1];
         if (step >= 0)
             save->iteration = step;
-        char *path = checkpoint_path(folder, save->iteration);
+        OWNED char *path = checkpoint_path(folder, save->iteration);
         save->hold = folder_hold(path);
         bool was_removed = save->hold < 0 && step < 0 && !file_exists(path);
         int64_t now = save->latest;
-        free(path);
         // The run has saved a newer one in the meantime.
         if (!was_removed || (save->has_marker && folder_marker_read(folder, &now) > 0 && now == save->latest))
             return 0;
@@ -399,10 +390,8 @@ static int show_save_folder(struct inspect_view *view, const char *folder, const
         json_int(&view->json, latest);
     else
         json_null(&view->json);
-    char *path = checkpoint_path(folder, save->iteration);
-    int result = show_checkpoint(view, path);
-    free(path);
-    return result;
+    OWNED char *path = checkpoint_path(folder, save->iteration);
+    return show_checkpoint(view, path);
 }
 
 static int show_single_file(struct inspect_view *view, const char *path) {
@@ -413,10 +402,9 @@ static int show_single_file(struct inspect_view *view, const char *path) {
     buffer_printf(&view->text, "%s\n  ", path);
     show_safetensors(view, &file);
     for (size_t i = 0; i < file.metadata_count; i++) {
-        char *key = checkpoint_printable(file.metadata[i].key), *value = checkpoint_printable(file.metadata[i].value);
+        OWNED char *key = checkpoint_printable(file.metadata[i].key),
+                   *value = checkpoint_printable(file.metadata[i].value);
         buffer_printf(&view->text, "  %s: %s\n", key, value);
-        free(key);
-        free(value);
     }
     safetensors_close(&file);
     return 0;
@@ -424,7 +412,7 @@ static int show_single_file(struct inspect_view *view, const char *path) {
 
 // A model of Hugging Face, Megatron-LM or llm.c, in our names and shapes.
 static int show_foreign(struct inspect_view *view, const char *path) {
-    struct model_source source;
+    OWNED_BY(model_source_close) struct model_source source = {0};
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
     json_put_string(&view->json, "path", path);
     json_put_string(&view->json, "kind", source.kind);
@@ -445,13 +433,12 @@ static int show_foreign(struct inspect_view *view, const char *path) {
         safetensors_describe(&shown, description, sizeof description);
         buffer_printf(&view->text, "  %s %s\n", tensor->name, description);
     }
-    model_source_close(&source);
     return 0;
 }
 
 static int inspect(const void *context, const char *path) {
     const struct checkpoint_inspect_options *options = context;
-    struct buffer object = {0};
+    OWNED_BY(buffer_free) struct buffer object = {0};
     struct inspect_view view = {.options = options, .json = {.out = &object}};
     struct save_view save = {.hold = -1};
     struct contents contents;
@@ -472,7 +459,6 @@ static int inspect(const void *context, const char *path) {
     else if (result == 0)
         fputs(buffer_string(&view.text), stdout);
     close_save_view(&save);
-    buffer_free(&object);
     buffer_free(&view.text);
     return result;
 }

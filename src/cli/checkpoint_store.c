@@ -82,7 +82,7 @@ static int average(void *context) {
     if (options->ckpt_step.count > 0 && flag_is_given(&options->given, "--last"))
         return error_set_code(EXIT_CODE_USAGE, "--last and --ckpt-step exclude each other; give one of them");
     TRY(contents_check_free(options->output, "--output"));
-    struct average_list list = {0};
+    OWNED_BY(average_list_free) struct average_list list = {0};
     struct average average = {.list = &list,
                               .folder = options->output,
                               .has_dtype = options->dtype != NULL,
@@ -95,7 +95,6 @@ static int average(void *context) {
     if (status == 0)
         printf("the %s of %zu checkpoint%s → %s, iteration %" PRId64 "\n", options->ema ? "moving average" : "average",
                list.count, list.count == 1 ? "" : "s", options->output, average.iteration);
-    average_list_free(&list);
     return status;
 }
 
@@ -139,7 +138,7 @@ static int reshard(void *context) {
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the checkpoint with --input DIR and the target with --output DIR");
     TRY(contents_check_free(options->output, "--output"));
-    char *path = NULL;
+    OWNED char *path = NULL;
     int64_t iteration = 0;
     int hold = -1;
     struct checkpoint_find find = {
@@ -151,7 +150,6 @@ static int reshard(void *context) {
         printf("%s → %s, iteration %" PRId64 "\n", path, options->output, iteration);
     if (hold >= 0)
         close(hold);
-    free(path);
     return status;
 }
 
@@ -213,31 +211,28 @@ static int verify_one(const char *path, const struct checkpoint_verify_options *
         return EXIT_CODE_OK;
     if (is_unread)
         return command_failed();
-    char *why = memory_string(error_message());
+    OWNED char *why = memory_string(error_message());
     error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s", why);
-    free(why);
     return command_failed();
 }
 
 // All checkpoints are checked, even after an error; the exit code is the first error's.
 static int verify_path(const char *path, const struct checkpoint_verify_options *options) {
-    struct folder_list list = {0};
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     if (file_is_folder(path) && folder_list_read(&list, path) < 0)
         return command_failed();
     if (list.count == 0)
         return verify_one(path, options);
     int exit_code = EXIT_CODE_OK;
     for (size_t i = 0; i < list.count; i++) {
-        char *folder = checkpoint_path(path, list.iterations[i]);
+        OWNED char *folder = checkpoint_path(path, list.iterations[i]);
         int hold = folder_hold(folder);
         // A checkpoint that a run has removed in the meantime is not damaged.
         int code = hold < 0 && !file_exists(folder) ? EXIT_CODE_OK : verify_one(folder, options);
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
         if (hold >= 0)
             close(hold);
-        free(folder);
     }
-    folder_list_free(&list);
     return exit_code;
 }
 

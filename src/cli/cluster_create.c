@@ -47,8 +47,8 @@ static int write_short(const struct ini_options *options, const struct buffer *t
 static int convert(void *given) {
     const struct ini_options *options = given;
     const char *path = options->files.items[0];
-    struct buffer text = {0}, out = {0}, notes = {0};
-    struct ini_document document = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0}, out = {0}, notes = {0};
+    OWNED_BY(ini_free) struct ini_document document = {0};
     int status = file_read_all(path, LARGEST_FILE, &text);
     if (status == 0)
         status = ini_parse(&document, buffer_string(&text), text.length, path);
@@ -59,10 +59,6 @@ static int convert(void *given) {
         fputs(buffer_string(&notes), stderr);
         status = write_short(options, &out);
     }
-    ini_free(&document);
-    buffer_free(&text);
-    buffer_free(&out);
-    buffer_free(&notes);
     return status;
 }
 
@@ -216,7 +212,7 @@ static void free_queues(struct cluster_queue *queues, int count) {
 static int write_configuration(const struct cluster_options *options, struct buffer *yaml) {
     struct parallelcluster cluster;
     struct cluster_queue *queues;
-    struct buffer notes = {0}, cost = {0};
+    OWNED_BY(buffer_free) struct buffer notes = {0}, cost = {0};
     int status = describe(options, &cluster, &queues);
     if (status == 0)
         status = parallelcluster_yaml(&cluster, yaml, &notes);
@@ -225,8 +221,6 @@ static int write_configuration(const struct cluster_options *options, struct buf
         parallelcluster_cost(&cluster, &cost);
         fprintf(stderr, "%s%s", buffer_string(&notes), buffer_string(&cost));
     }
-    buffer_free(&notes);
-    buffer_free(&cost);
     free_queues(queues, cluster.queue_count);
     return status;
 }
@@ -244,13 +238,12 @@ int cluster_write_file(const char *path, const struct buffer *yaml) {
 
 static int render(void *given) {
     const struct cluster_options *options = given;
-    struct buffer yaml = {0};
+    OWNED_BY(buffer_free) struct buffer yaml = {0};
     int status = write_configuration(options, &yaml);
     if (status == 0 && options->output)
         status = cluster_write_file(options->output, &yaml);
     else if (status == 0)
         fputs(buffer_string(&yaml), stdout);
-    buffer_free(&yaml);
     return status;
 }
 
@@ -279,7 +272,7 @@ static void print_changes(const struct json *answer) {
 static int submit(const struct cluster_options *options, const char *verb, const char *path) {
     const char *const more[] = {"--cluster-configuration", path, options->dry_run ? "--dryrun" : NULL, "true", NULL};
     bool is_new = strcmp(verb, "create-cluster") == 0;
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     if (cluster_call(options, verb, more, &answer) < 0) {
         if (!options->dry_run || !is_dry_success())
             return -1;
@@ -292,40 +285,30 @@ static int submit(const struct cluster_options *options, const char *verb, const
     const struct json *cluster = json_member(answer, "cluster");
     fprintf(stderr, "%s: %s; it takes about ten minutes (`bevatron cluster status --name %s --region %s`)\n",
             options->name, cluster_text(cluster, "clusterStatus"), options->name, options->region);
-    json_free(answer);
     return options->wait ? cluster_await(options) : 0;
 }
 
 // Uploads the script of --pyxis to the bucket from which the machines read it. A dry run needs it too: pcluster checks.
 static int upload_pyxis(const struct cluster_options *options) {
-    char *url =
+    OWNED char *url =
         parallelcluster_pyxis_url(&(struct parallelcluster){.buckets = &options->buckets, .fsx_s3 = options->fsx_s3});
     const char *const words[] = {"aws", "s3", "cp", "--only-show-errors", "-", url, "--region", options->region, NULL};
-    struct json *answer = NULL;
-    int status = aws_send(words, parallelcluster_pyxis_script(), &answer);
-    json_free(answer);
-    free(url);
-    return status;
+    OWNED struct json *answer = NULL;
+    return aws_send(words, parallelcluster_pyxis_script(), &answer);
 }
 
 // Writes the configuration, asks, and passes it to pcluster.
 static int apply(const struct cluster_options *options, const char *verb, const char *question) {
-    struct buffer yaml = {0};
-    char *path = NULL;
-    int status = write_configuration(options, &yaml);
-    if (status == 0 && !options->dry_run)
-        status = cluster_confirm(question, options->yes);
-    if (status == 0) {
-        path = options->output ? memory_string(options->output) : memory_printf("%s.pcluster.yaml", options->name);
-        status = cluster_write_file(path, &yaml);
-    }
-    if (status == 0 && options->pyxis)
-        status = upload_pyxis(options);
-    if (status == 0)
-        status = submit(options, verb, path);
-    free(path);
-    buffer_free(&yaml);
-    return status;
+    OWNED_BY(buffer_free) struct buffer yaml = {0};
+    OWNED char *path = NULL;
+    TRY(write_configuration(options, &yaml));
+    if (!options->dry_run)
+        TRY(cluster_confirm(question, options->yes));
+    path = options->output ? memory_string(options->output) : memory_printf("%s.pcluster.yaml", options->name);
+    TRY(cluster_write_file(path, &yaml));
+    if (options->pyxis)
+        TRY(upload_pyxis(options));
+    return submit(options, verb, path);
 }
 
 static int create(void *given) {

@@ -51,23 +51,20 @@ static const struct flag image_flags[] = {
 };
 
 static int submit_image(const struct image_options *options, const struct buffer *yaml) {
-    char *path = options->output ? memory_string(options->output) : memory_printf("%s.image.yaml", options->image_id);
+    OWNED char *path =
+        options->output ? memory_string(options->output) : memory_printf("%s.image.yaml", options->image_id);
     const char *const words[] = {"pcluster",        "build-image",           "--image-id",
                                  options->image_id, "--image-configuration", path,
                                  "--region",        options->region,         NULL};
-    struct json *answer = NULL;
-    int status = cluster_write_file(path, yaml);
-    if (status == 0)
-        status = aws_run(words, &answer);
-    if (status == 0)
-        fprintf(stderr,
-                "%s: %s; it takes an hour or so (`pcluster describe-image --image-id %s --region %s` gives the AMI for "
-                "--custom-ami)\n",
-                options->image_id, cluster_text(json_member(answer, "image"), "imageBuildStatus"), options->image_id,
-                options->region);
-    json_free(answer);
-    free(path);
-    return status;
+    OWNED struct json *answer = NULL;
+    TRY(cluster_write_file(path, yaml));
+    TRY(aws_run(words, &answer));
+    fprintf(stderr,
+            "%s: %s; it takes an hour or so (`pcluster describe-image --image-id %s --region %s` gives the AMI for "
+            "--custom-ami)\n",
+            options->image_id, cluster_text(json_member(answer, "image"), "imageBuildStatus"), options->image_id,
+            options->region);
+    return 0;
 }
 
 static int build_image(void *given) {
@@ -80,7 +77,7 @@ static int build_image(void *given) {
                                           .scripts = &options->scripts,
                                           .policies = &options->policies,
                                           .disk_gib = options->disk};
-    struct buffer yaml = {0};
+    OWNED_BY(buffer_free) struct buffer yaml = {0};
     int status = parallelcluster_image_yaml(&image, &yaml);
     double price = machine_price(options->instance_type);
     if (status == 0 && options->dry_run) {
@@ -93,7 +90,6 @@ static int build_image(void *given) {
         if (status == 0)
             status = submit_image(options, &yaml);
     }
-    buffer_free(&yaml);
     return status;
 }
 
@@ -145,10 +141,9 @@ static int find_account(const struct push_options *options, char **account) {
         return 0;
     }
     const char *const words[] = {"aws", "sts", "get-caller-identity", "--output", "json", NULL};
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     TRY(aws_run(words, &answer));
     *account = memory_string(cluster_text(answer, "Account"));
-    json_free(answer);
     return **account ? 0 : error_set("aws sts get-caller-identity names no account");
 }
 
@@ -159,14 +154,13 @@ static int name_target(struct push *push) {
     if (options->registry) {
         push->registry = memory_string(options->registry);
     } else {
-        char *account = NULL;
+        OWNED char *account = NULL;
         if (!options->region)
             return error_set_code(EXIT_CODE_USAGE, "ECR needs --region; for another registry give --registry");
         int status = find_account(options, &account);
         if (status == 0)
             push->registry = memory_printf("%s.dkr.ecr.%s.amazonaws.com%s", account, options->region,
                                            strncmp(options->region, "cn-", 3) == 0 ? ".cn" : "");
-        free(account);
         TRY(status);
     }
     push->target = memory_printf("%s/%s:%s", push->registry, options->repository, tag);
@@ -175,7 +169,7 @@ static int name_target(struct push *push) {
 
 // Runs a command, its words ended by NULL; `output` (may be NULL) gets its stdout.
 static int step(const char *const *words, const char *input, struct buffer *output) {
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     if (process_run(words, input, &result) < 0)
         return error_set("%s; name the container tool with --tool, or print the commands with --print",
                          error_message());
@@ -190,7 +184,6 @@ static int step(const char *const *words, const char *input, struct buffer *outp
     } else {
         fputs(buffer_string(&result.output), stderr);
     }
-    process_result_free(&result);
     return status;
 }
 
@@ -206,9 +199,8 @@ static int make_repository(const struct push_options *options) {
                                  "--output",
                                  "json",
                                  NULL};
-    struct json *answer = NULL;
+    OWNED struct json *answer = NULL;
     int status = aws_run(words, &answer);
-    json_free(answer);
     if (status < 0 && strstr(error_message(), "RepositoryAlreadyExists")) {
         error_clear();
         status = 0;
@@ -220,26 +212,24 @@ static int log_in(const struct push *push) {
     const struct push_options *options = push->options;
     const char *const ask[] = {"aws", "ecr", "get-login-password", "--region", options->region, NULL};
     const char *const give[] = {options->tool, "login", "--username", "AWS", "--password-stdin", push->registry, NULL};
-    struct buffer password = {0};
+    OWNED_BY(buffer_free) struct buffer password = {0};
     int status = step(ask, NULL, &password);
     if (status == 0)
         status = step(give, buffer_string(&password), NULL);
     // Erases the password from memory.
     if (password.data)
         memset(password.data, 0, password.length);
-    buffer_free(&password);
     return status;
 }
 
 static void print_line(const char *const *words, const char *ending) {
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     for (int i = 0; words[i]; i++) {
         if (i > 0)
             buffer_append_byte(&line, ' ');
         shell_word(&line, words[i]);
     }
     printf("%s%s", buffer_string(&line), ending);
-    buffer_free(&line);
 }
 
 static void print_steps(const struct push *push, const char *const *tag, const char *const *send) {

@@ -67,7 +67,7 @@ int cluster_pages(const struct cluster_options *options, const char *verb, const
     int status = 0;
     for (int page = 0; page < MOST_PAGES && (page == 0 || token); page++) {
         const char *const more[] = {token ? "--next-token" : NULL, token, NULL};
-        struct json *answer;
+        OWNED struct json *answer = NULL;
         status = cluster_call(options, verb, more, &answer);
         free(token);
         token = NULL;
@@ -78,7 +78,6 @@ int cluster_pages(const struct cluster_options *options, const char *verb, const
             taker->take(taker->context, &items->items[i]);
         const char *next = cluster_text(answer, "nextToken");
         token = *next ? memory_string(next) : NULL;
-        json_free(answer);
     }
     free(token);
     return status;
@@ -86,7 +85,7 @@ int cluster_pages(const struct cluster_options *options, const char *verb, const
 
 // Reasons for a failure, from CloudFormation or the head node.
 static int failed(const struct json *cluster) {
-    struct buffer reasons = {0};
+    OWNED_BY(buffer_free) struct buffer reasons = {0};
     const struct json *failures = json_member(cluster, "failures");
     for (size_t i = 0; failures && failures->type == JSON_ARRAY && i < failures->count; i++)
         buffer_printf(&reasons, "%s%s", i ? "; " : "", cluster_text(&failures->items[i], "failureReason"));
@@ -96,14 +95,13 @@ static int failed(const struct json *cluster) {
                            remedy  ? remedy
                            : *text ? ""
                                    : "; `bevatron cluster logs` shows details");
-    buffer_free(&reasons);
     return status;
 }
 
 int cluster_await(const struct cluster_options *options) {
     char last[64] = "";
     for (;;) {
-        struct json *cluster;
+        OWNED struct json *cluster = NULL;
         TRY(cluster_call(options, "describe-cluster", NULL, &cluster));
         const char *status = cluster_text(cluster, "clusterStatus");
         if (strcmp(status, last) != 0)
@@ -111,7 +109,6 @@ int cluster_await(const struct cluster_options *options) {
         snprintf(last, sizeof last, "%s", status);
         bool is_passing = strstr(status, "_IN_PROGRESS") != NULL, is_good = strstr(status, "_COMPLETE") != NULL;
         int result = is_passing || is_good ? 0 : failed(cluster);
-        json_free(cluster);
         if (!is_passing)
             return result;
         clock_sleep(POLL_SECONDS);
@@ -163,7 +160,7 @@ static void print_machines(const struct machine_kind *kinds, int kind_count) {
 
 static void print_json(const struct json *cluster, const struct machine_kind *kinds, int kind_count) {
     static const char *const members[] = {"clusterName", "region", "version", "clusterStatus", "computeFleetStatus"};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer w = {.out = &text, .indent = 2};
     double sum = 0;
     json_begin_object(&w);
@@ -183,7 +180,6 @@ static void print_json(const struct json *cluster, const struct machine_kind *ki
     json_put_double(&w, "dollarsPerHour", sum);
     json_end_object(&w);
     puts(buffer_string(&text));
-    buffer_free(&text);
 }
 
 // Ways to connect to the head node, each a line to copy.
@@ -198,7 +194,7 @@ static void print_ways(const struct cluster_options *options, const struct json 
 
 static int status(void *given) {
     const struct cluster_options *options = given;
-    struct json *cluster;
+    OWNED struct json *cluster = NULL;
     struct machine_kinds kinds = {.count = 0};
     const struct cluster_taker taker = {"instances", count_machine, &kinds};
     TRY(cluster_call(options, "describe-cluster", NULL, &cluster));
@@ -223,16 +219,14 @@ static int status(void *given) {
         free(kinds.items[i].queue);
         free(kinds.items[i].type);
     }
-    json_free(cluster);
     return result;
 }
 
 static int set_fleet(const struct cluster_options *options, const char *wish) {
     const char *const more[] = {"--status", wish, NULL};
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     TRY(cluster_call(options, "update-compute-fleet", more, &answer));
     fprintf(stderr, "%s: fleet %s\n", options->name, cluster_text(answer, "status"));
-    json_free(answer);
     return 0;
 }
 
@@ -246,13 +240,12 @@ static int stop(void *given) {
 
 static int remove_cluster(void *given) {
     const struct cluster_options *options = given;
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     fprintf(stderr, "Deleting %s with its nodes, disks and new SCRATCH file systems; data in S3 stays.\n",
             options->name ? options->name : "the cluster");
     TRY(cluster_confirm("Delete it?", options->yes));
     TRY(cluster_call(options, "delete-cluster", NULL, &answer));
     fprintf(stderr, "%s: %s\n", options->name, cluster_text(json_member(answer, "cluster"), "clusterStatus"));
-    json_free(answer);
     return 0;
 }
 

@@ -99,17 +99,16 @@ void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text) 
                  {"--key", &cluster->key},
                  {"--custom-ami", &cluster->custom_ami},
                  {"--fsx-s3", &cluster->fsx_s3}};
-    struct buffer rest = {0};
+    OWNED_BY(buffer_free) struct buffer rest = {0};
     bool is_example = false;
     for (size_t at = 0; at < text->length;) {
         const char *line = text->data + at, *end = memchr(line, '\n', text->length - at);
         size_t length = end ? (size_t)(end - line) + 1 : text->length - at;
         bool stays = true;
         for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-            char *value = value_on_line(line, length, found[i].flag + 2);
+            OWNED char *value = value_on_line(line, length, found[i].flag + 2);
             is_example = is_example || is_made_up_id(value);
             stays = stays && !(value && is_made_up(found[i].flag + 2, value));
-            free(value);
         }
         size_t size, before = length;
         const char *word = stays ? find_reservation(line, length, &size) : NULL;
@@ -139,5 +138,4 @@ void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text) 
         buffer_clear(text);
         buffer_append(text, rest.data, rest.length);
     }
-    buffer_free(&rest);
 }

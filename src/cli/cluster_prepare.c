@@ -76,7 +76,7 @@ static void lacks(struct cluster_preparation *p, const char *what) {
 // All types of the queues, each once, and whether one of them has several network cards.
 static int collect_types(const struct string_list *queues, struct string_list *types, bool *needs_private) {
     for (int64_t i = 0; i < queues->count; i++) {
-        struct cluster_queue queue;
+        OWNED_BY(cluster_queue_free) struct cluster_queue queue = {0};
         int status = cluster_queue_parse(&queue, queues->items[i]);
         for (int k = 0; status == 0 && k < queue.type_count; k++) {
             const struct machine *machine = machine_look_up(queue.types[k]);
@@ -87,7 +87,6 @@ static int collect_types(const struct string_list *queues, struct string_list *t
             if (is_new)
                 string_list_add(types, queue.types[k]);
         }
-        cluster_queue_free(&queue);
         TRY(status);
     }
     return 0;
@@ -96,7 +95,7 @@ static int collect_types(const struct string_list *queues, struct string_list *t
 static int find_zones(const struct cluster_preparation *p, const struct string_list *types, struct string_list *zones) {
     if (types->count == 0)
         return 0;
-    struct buffer filter = {0};
+    OWNED_BY(buffer_free) struct buffer filter = {0};
     buffer_append_string(&filter, "Name=instance-type,Values=");
     for (int64_t i = 0; i < types->count; i++)
         buffer_printf(&filter, "%s%s", i ? "," : "", types->items[i]);
@@ -108,7 +107,7 @@ static int find_zones(const struct cluster_preparation *p, const struct string_l
                                  "--filters",
                                  buffer_string(&filter),
                                  NULL};
-    struct json *answer = NULL;
+    OWNED struct json *answer = NULL;
     int status = ask(p, words, &answer);
     if (status == 0)
         account_zones(answer, types, zones);
@@ -116,8 +115,6 @@ static int find_zones(const struct cluster_preparation *p, const struct string_l
         status =
             error_set("no zone of %s offers all of the queues' machines (%s); choose another region or other types",
                       p->options->cluster.region, buffer_string(&filter) + strlen("Name=instance-type,Values="));
-    json_free(answer);
-    buffer_free(&filter);
     return status;
 }
 
@@ -125,46 +122,34 @@ static int choose_subnets(struct cluster_preparation *p, const struct json *subn
                           const struct account_wish *wish) {
     struct account_subnets all;
     const struct account_subnet *chosen[2];
-    struct buffer notes = {0};
+    OWNED_BY(buffer_free) struct buffer notes = {0};
     int status = account_read_subnets(subnets, tables, &all);
     if (status == 0)
         status = account_choose(&all, wish, chosen, &notes);
     for (int i = 0; status == 0 && i < 2; i++) {
-        char *comment =
+        OWNED char *comment =
             memory_printf("%s, %s, %s", chosen[i]->is_public ? "public" : "private", chosen[i]->zone, chosen[i]->vpc);
         if (i == 0 ? !wish->head : !wish->compute)
             add_line(&p->lines, i == 0 ? "head-subnet" : "subnet", chosen[i]->id, comment);
-        free(comment);
     }
     fputs(buffer_string(&notes), stderr);
-    buffer_free(&notes);
     free(all.items);
     return status;
 }
 
 static int find_subnets(struct cluster_preparation *p) {
     const struct cluster_options *cluster = &p->options->cluster;
-    struct string_list types = {0}, zones = {0};
+    OWNED_BY(string_list_free) struct string_list types = {0}, zones = {0};
     struct account_wish wish = {.zones = &zones, .head = cluster->head_subnet, .compute = cluster->subnet};
-    char *filter = p->options->vpc ? memory_printf("Name=vpc-id,Values=%s", p->options->vpc) : NULL;
+    OWNED char *filter = p->options->vpc ? memory_printf("Name=vpc-id,Values=%s", p->options->vpc) : NULL;
     const char *const subnet_words[] = {"aws", "ec2", "describe-subnets", filter ? "--filters" : NULL, filter, NULL};
     const char *const table_words[] = {"aws", "ec2", "describe-route-tables", NULL};
-    struct json *subnets = NULL, *tables = NULL;
-    int status = collect_types(&cluster->queues, &types, &wish.needs_private);
-    if (status == 0)
-        status = find_zones(p, &types, &zones);
-    if (status == 0)
-        status = ask(p, subnet_words, &subnets);
-    if (status == 0)
-        status = ask(p, table_words, &tables);
-    if (status == 0)
-        status = choose_subnets(p, subnets, tables, &wish);
-    json_free(subnets);
-    json_free(tables);
-    string_list_free(&types);
-    string_list_free(&zones);
-    free(filter);
-    return status;
+    OWNED struct json *subnets = NULL, *tables = NULL;
+    TRY(collect_types(&cluster->queues, &types, &wish.needs_private));
+    TRY(find_zones(p, &types, &zones));
+    TRY(ask(p, subnet_words, &subnets));
+    TRY(ask(p, table_words, &tables));
+    return choose_subnets(p, subnets, tables, &wish);
 }
 
 static void names_of(const struct json *answer, const char *list, const char *key, struct string_list *names) {
@@ -183,14 +168,13 @@ static bool has_name(const struct string_list *names, const char *name) {
 
 // "a key pair: give --key, one of x, y"
 static void lacks_choice(struct cluster_preparation *p, const char *what, const struct string_list *names) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     buffer_append_string(&text, what);
     for (int64_t i = 0; i < names->count && i < MOST_NAMES; i++)
         buffer_printf(&text, "%s%s", i ? ", " : " ", names->items[i]);
     if (names->count > MOST_NAMES)
         buffer_printf(&text, " and %" PRId64 " more", names->count - MOST_NAMES);
     lacks(p, buffer_string(&text));
-    buffer_free(&text);
 }
 
 static char *key_path(const char *name, const char *suffix) {
@@ -204,10 +188,10 @@ static int create_key(struct cluster_preparation *p) {
     if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name))
         return error_set_code(EXIT_CODE_USAGE, "--create-key \"%s\": use letters, digits, '.', '_' and '-'", name);
     const char *const words[] = {"aws", "ec2", "create-key-pair", "--key-name", name, NULL};
-    char *folder = key_path("", ""), *path = key_path(name, ".pem");
+    OWNED char *folder = key_path("", ""), *path = key_path(name, ".pem");
     mkdir(folder, 0700);
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), status = 0;
-    struct json *answer = NULL;
+    OWNED struct json *answer = NULL;
     if (file < 0)
         status =
             error_set("cannot create %s: %s; choose another name, or use that key with --key", path, strerror(errno));
@@ -228,9 +212,6 @@ static int create_key(struct cluster_preparation *p) {
         add_line(&p->lines, "key", name, path);
         fprintf(stderr, "created the key pair %s; its private key is in %s\n", name, path);
     }
-    json_free(answer);
-    free(folder);
-    free(path);
     return status;
 }
 
@@ -238,11 +219,9 @@ static int create_key(struct cluster_preparation *p) {
 static const char *choose_key(const struct string_list *names) {
     const char *found = names->count == 1 ? names->items[0] : NULL;
     for (int64_t i = 0; !found && i < names->count; i++) {
-        char *plain = key_path(names->items[i], ""), *pem = key_path(names->items[i], ".pem");
+        OWNED char *plain = key_path(names->items[i], ""), *pem = key_path(names->items[i], ".pem");
         if (file_exists(plain) || file_exists(pem))
             found = names->items[i];
-        free(plain);
-        free(pem);
     }
     return found;
 }
@@ -252,15 +231,14 @@ static int find_key(struct cluster_preparation *p) {
     if (p->options->create_key && !p->options->cluster.dry_run)
         return create_key(p);
     const char *const words[] = {"aws", "ec2", "describe-key-pairs", NULL};
-    struct string_list names = {0};
-    struct json *answer;
+    OWNED_BY(string_list_free) struct string_list names = {0};
+    OWNED struct json *answer = NULL;
     TRY(ask(p, words, &answer));
     names_of(answer, "KeyPairs", "KeyName", &names);
     const char *found = given ? NULL : choose_key(&names);
     if (given && !has_name(&names, given)) {
-        char *text = memory_printf("the key pair %s does not exist; there are:", given);
+        OWNED char *text = memory_printf("the key pair %s does not exist; there are:", given);
         lacks_choice(p, text, &names);
-        free(text);
     } else if (found) {
         add_line(&p->lines, "key", found, NULL);
     } else if (!given && names.count > 0) {
@@ -268,8 +246,6 @@ static int find_key(struct cluster_preparation *p) {
     } else if (!given) {
         lacks(p, "a key pair: there is none in this region; --create-key NAME makes one");
     }
-    json_free(answer);
-    string_list_free(&names);
     return 0;
 }
 
@@ -277,39 +253,33 @@ static int create_bucket(struct cluster_preparation *p) {
     const char *region = p->options->cluster.region, *name = p->options->create_bucket;
     // S3 has no name for its first region.
     bool is_first = strcmp(region, "us-east-1") == 0;
-    char *place = memory_printf("LocationConstraint=%s", region);
+    OWNED char *place = memory_printf("LocationConstraint=%s", region);
     const char *const words[] = {"aws",      "s3api", "create-bucket",
                                  "--bucket", name,    is_first ? NULL : "--create-bucket-configuration",
                                  place,      NULL};
-    struct json *answer = NULL;
-    int status = ask(p, words, &answer);
-    if (status == 0)
-        fprintf(stderr, "created the bucket %s\n", name);
-    json_free(answer);
-    free(place);
-    return status;
+    OWNED struct json *answer = NULL;
+    TRY(ask(p, words, &answer));
+    fprintf(stderr, "created the bucket %s\n", name);
+    return 0;
 }
 
 static bool is_in_region(const struct cluster_preparation *p, const char *bucket) {
     const char *const words[] = {"aws", "s3api", "get-bucket-location", "--bucket", bucket, NULL};
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     if (ask(p, words, &answer) < 0) {
         error_clear();
         return false;
     }
     const char *place = cluster_text(answer, "LocationConstraint");
-    bool is_here = strcmp(*place ? place : "us-east-1", p->options->cluster.region) == 0;
-    json_free(answer);
-    return is_here;
+    return strcmp(*place ? place : "us-east-1", p->options->cluster.region) == 0;
 }
 
 // FSx is linked to a bucket if the file has a new FSx file system without one.
 static void add_bucket(struct cluster_preparation *p, const char *name) {
     const struct cluster_options *cluster = &p->options->cluster;
     if (cluster->fsx && !cluster->fsx_id && !cluster->fsx_s3) {
-        char *url = memory_printf("s3://%s", name);
+        OWNED char *url = memory_printf("s3://%s", name);
         add_line(&p->lines, "fsx-s3", url, NULL);
-        free(url);
     } else {
         add_line(&p->lines, "bucket", name, NULL);
     }
@@ -325,8 +295,8 @@ static int find_bucket(struct cluster_preparation *p) {
     if (cluster->buckets.count > 0 || cluster->fsx_s3)
         return 0;
     const char *const words[] = {"aws", "s3api", "list-buckets", NULL};
-    struct string_list names = {0}, here = {0};
-    struct json *answer;
+    OWNED_BY(string_list_free) struct string_list names = {0}, here = {0};
+    OWNED struct json *answer = NULL;
     TRY(ask(p, words, &answer));
     names_of(answer, "Buckets", "Name", &names);
     for (int64_t i = 0; i < names.count && here.count < 2 * MOST_NAMES; i++)
@@ -338,9 +308,6 @@ static int find_bucket(struct cluster_preparation *p) {
         lacks_choice(p, "a bucket: give --bucket, one of", &here);
     else
         lacks(p, "a bucket: there is none in this region; --create-bucket NAME makes one");
-    json_free(answer);
-    string_list_free(&names);
-    string_list_free(&here);
     return 0;
 }
 
@@ -353,7 +320,7 @@ static void check_quota(struct cluster_preparation *p, const struct cluster_queu
     const char *code = queue->is_spot ? quota->spot_code : quota->code;
     const char *const words[] = {
         "aws", "service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code, NULL};
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     if (ask(p, words, &answer) < 0) {
         fprintf(stderr, "note: queue %s: its quota (%s) cannot be read: %s\n", queue->name, code, error_message());
         error_clear();
@@ -372,16 +339,14 @@ static void check_quota(struct cluster_preparation *p, const struct cluster_queu
     else if (value && value->type == JSON_NUMBER)
         fprintf(stderr, "queue %s: %" PRId64 " vCPUs, within the quota of %s (%.0f)\n", queue->name, needed,
                 quota->name, value->number);
-    json_free(answer);
 }
 
 static void check_quotas(struct cluster_preparation *p) {
     const struct string_list *queues = &p->options->cluster.queues;
     for (int64_t i = 0; i < queues->count; i++) {
-        struct cluster_queue queue;
+        OWNED_BY(cluster_queue_free) struct cluster_queue queue = {0};
         if (cluster_queue_parse(&queue, queues->items[i]) == 0)
             check_quota(p, &queue);
-        cluster_queue_free(&queue);
     }
 }
 
@@ -398,17 +363,15 @@ static void add_given(struct cluster_preparation *p, const struct flag_given *be
                 (const struct string_list *)(const void *)((const char *)cluster + flag->offset);
             buffer_printf(&p->lines, "%s:\n", flag->name + 2);
             for (int64_t k = 0; k < list->count; k++) {
-                struct buffer item = {0};
+                OWNED_BY(buffer_free) struct buffer item = {0};
                 add_line(&item, "", list->items[k], NULL);
                 buffer_printf(&p->lines, "  - %s", buffer_string(&item) + 2);
-                buffer_free(&item);
             }
             continue;
         }
-        struct buffer value = {0};
+        OWNED_BY(buffer_free) struct buffer value = {0};
         flag_format(flag, cluster, &value);
         add_line(&p->lines, flag->name + 2, buffer_string(&value), NULL);
-        buffer_free(&value);
     }
 }
 
@@ -464,7 +427,7 @@ static int check_place(const struct flag_command *command, const struct cluster_
                        const struct buffer *text) {
     const struct prepare_options *options = p->options;
     struct cluster_preparation probe = {.options = options};
-    struct buffer joined = {0};
+    OWNED_BY(buffer_free) struct buffer joined = {0};
     buffer_append(&joined, text->data, text->length);
     buffer_append(&probe.lines, p->lines.data, p->lines.length);
     if (options->create_key)
@@ -472,7 +435,6 @@ static int check_place(const struct flag_command *command, const struct cluster_
     if (options->create_bucket)
         add_bucket(&probe, options->create_bucket);
     int status = join_lines(command, path, &joined, &probe.lines);
-    buffer_free(&joined);
     buffer_free(&probe.lines);
     return status;
 }
@@ -518,7 +480,7 @@ static int prepare(const struct flag_command *command, struct prepare_options *o
     const char *path = config ? config : options->cluster.output;
     struct cluster_preparation p = {.options = options};
     struct prepare_options before;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (!path)
         return error_set_code(EXIT_CODE_USAGE,
                               "give --config FILE, the short file to complete, or --output FILE for a new one");
@@ -541,7 +503,6 @@ static int prepare(const struct flag_command *command, struct prepare_options *o
     if (status == 0 && p.missing.length > 0)
         status = error_set("still missing: %s", buffer_string(&p.missing));
     flags_free(command, &before);
-    buffer_free(&text);
     buffer_free(&p.lines);
     buffer_free(&p.missing);
     return status;

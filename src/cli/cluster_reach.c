@@ -70,9 +70,8 @@ static void take_event(void *context, const struct json *event) {
     const char *reason = cluster_text(event, "resourceStatusReason");
     if (!strstr(cluster_text(event, "resourceStatus"), "FAILED") || strstr(reason, "cancelled"))
         return;
-    char *where = memory_printf("CloudFormation %s", cluster_text(event, "logicalResourceId"));
+    OWNED char *where = memory_printf("CloudFormation %s", cluster_text(event, "logicalResourceId"));
     report(context, where, *reason ? reason : cluster_text(event, "resourceStatus"));
-    free(where);
 }
 
 struct stream_search {
@@ -98,7 +97,7 @@ static int show_stream(const struct log_options *options, const char *stream, st
     char limit[24];
     snprintf(limit, sizeof limit, "%" PRId64, options->lines);
     const char *const more[] = {"--log-stream-name", stream, "--limit", limit, NULL};
-    struct json *answer;
+    OWNED struct json *answer = NULL;
     TRY(cluster_call(&options->cluster, "get-cluster-log-events", more, &answer));
     const struct json *events = array_of(answer, "events");
     int64_t shown = 0;
@@ -111,7 +110,6 @@ static int show_stream(const struct log_options *options, const char *stream, st
     }
     if (found && shown > LINES_PER_STREAM)
         printf("  (%" PRId64 " more; --stream %s prints all)\n", shown - LINES_PER_STREAM, stream);
-    json_free(answer);
     return 0;
 }
 
@@ -136,7 +134,7 @@ static void show_places(void) {
 
 // The state of the cluster and its own reasons for a failure.
 static int show_state(const struct log_options *options, struct boot_findings *found) {
-    struct json *cluster;
+    OWNED struct json *cluster = NULL;
     TRY(cluster_call(&options->cluster, "describe-cluster", NULL, &cluster));
     printf("%s: %s, fleet %s\n", options->cluster.name, cluster_text(cluster, "clusterStatus"),
            cluster_text(cluster, "computeFleetStatus"));
@@ -145,7 +143,6 @@ static int show_state(const struct log_options *options, struct boot_findings *f
         report(found, options->cluster.name, cluster_text(&failures->items[i], "failureReason"));
     if (strcmp(cluster_text(cluster, "computeFleetStatus"), "PROTECTED") == 0)
         report(found, options->cluster.name, "the fleet is PROTECTED");
-    json_free(cluster);
     return 0;
 }
 
@@ -218,7 +215,7 @@ static void show_cluster(void *context, const struct json *cluster) {
 
 static int list_clusters(void *given) {
     const struct cluster_options *options = given;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct cluster_listing listing = {.writer = {.out = &text, .indent = 2}, .is_json = options->json};
     const struct cluster_taker taker = {"clusters", show_cluster, &listing};
     json_begin_array(&listing.writer);
@@ -228,7 +225,6 @@ static int list_clusters(void *given) {
         puts(buffer_string(&text));
     else if (status == 0 && listing.count == 0)
         fprintf(stderr, "no clusters in %s\n", options->region ? options->region : "this region");
-    buffer_free(&text);
     return status;
 }
 
@@ -305,33 +301,29 @@ static int connection(const struct ssh_options *options, const struct json *head
 
 // This process is replaced by the connection.
 static int become(const struct string_list *words) {
-    char **argv = memory_alloc(sizeof *argv * (size_t)(words->count + 1));
+    OWNED char **argv = memory_alloc(sizeof *argv * (size_t)(words->count + 1));
     memcpy(argv, words->items, sizeof *argv * (size_t)words->count);
     fflush(NULL);
     execvp(argv[0], argv);
-    int status = error_set("cannot start %s: %s", argv[0], strerror(errno));
-    free(argv);
-    return status;
+    return error_set("cannot start %s: %s", argv[0], strerror(errno));
 }
 
 static void print_words(const struct string_list *words) {
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     for (int64_t i = 0; i < words->count; i++) {
         if (i > 0)
             buffer_append_byte(&line, ' ');
         shell_word(&line, words->items[i]);
     }
     puts(buffer_string(&line));
-    buffer_free(&line);
 }
 
 static int ssh(void *given) {
     const struct ssh_options *options = given;
-    struct json *cluster;
-    struct string_list words = {0};
+    OWNED struct json *cluster = NULL;
+    OWNED_BY(string_list_free) struct string_list words = {0};
     TRY(cluster_call(&options->cluster, "describe-cluster", NULL, &cluster));
     int status = connection(options, json_member(cluster, "headNode"), &words);
-    json_free(cluster);
     if (status == 0 && options->print) {
         print_words(&words);
     } else if (status == 0) {
@@ -340,7 +332,6 @@ static int ssh(void *given) {
                     options->tunnel, options->tunnel);
         status = become(&words);
     }
-    string_list_free(&words);
     return status;
 }
 

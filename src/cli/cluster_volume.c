@@ -44,19 +44,17 @@ static int await_export(const struct export_options *options, const char *task) 
     for (;;) {
         const char *const words[] = {"aws",      "fsx",  "describe-data-repository-tasks",    "--task-ids",    task,
                                      "--output", "json", options->region ? "--region" : NULL, options->region, NULL};
-        struct json *answer;
+        OWNED struct json *answer = NULL;
         TRY(aws_run(words, &answer));
         const struct json *tasks = json_member(answer, "DataRepositoryTasks");
         const struct json *first = tasks && tasks->type == JSON_ARRAY && tasks->count > 0 ? &tasks->items[0] : NULL;
-        char *state = memory_string(cluster_text(first, "Lifecycle"));
+        OWNED char *state = memory_string(cluster_text(first, "Lifecycle"));
         bool is_good = strcmp(state, "SUCCEEDED") == 0;
         bool is_over = is_good || strcmp(state, "FAILED") == 0 || strcmp(state, "CANCELED") == 0 || !*state;
         int status = 0;
         if (is_over && !is_good)
             status = error_set("task %s: %s %s; the report in S3 lists the files", task, *state ? state : "unknown",
                                cluster_text(json_member(first, "FailureDetails"), "Message"));
-        free(state);
-        json_free(answer);
         if (is_over)
             return status;
         clock_sleep(POLL_SECONDS);
@@ -71,11 +69,11 @@ static int export_changes(void *given) {
                               options->fsx_id);
     if (options->report)
         TRY(parallelcluster_check_s3("--report", options->report));
-    char *report =
+    OWNED char *report =
         options->report
             ? memory_printf("Enabled=true,Scope=FAILED_FILES_ONLY,Format=REPORT_CSV_20191124,Path=%s", options->report)
             : memory_string("Enabled=false");
-    const char **words = memory_alloc(sizeof *words * (size_t)(options->paths.count + 20));
+    OWNED const char **words = memory_alloc(sizeof *words * (size_t)(options->paths.count + 20));
     int n = 0;
     static const char *const fixed[] = {"aws",
                                         "fsx",
@@ -98,7 +96,7 @@ static int export_changes(void *given) {
         words[n++] = "--paths";
     for (int64_t i = 0; i < options->paths.count; i++)
         words[n++] = options->paths.items[i];
-    struct json *answer = NULL;
+    OWNED struct json *answer = NULL;
     int status = aws_run(words, &answer);
     const char *task = cluster_text(json_member(answer, "DataRepositoryTask"), "TaskId");
     if (status == 0 && !*task)
@@ -108,9 +106,6 @@ static int export_changes(void *given) {
         if (options->wait)
             status = await_export(options, task);
     }
-    json_free(answer);
-    free(words);
-    free(report);
     return status;
 }
 
@@ -204,8 +199,8 @@ static int make_volume(void *given) {
                                        .s3 = options->fsx_s3,
                                        .security_groups = &options->security_groups,
                                        .throughput = options->fsx_throughput};
-    struct buffer manifest = {0};
-    struct json *answer = NULL;
+    OWNED_BY(buffer_free) struct buffer manifest = {0};
+    OWNED struct json *answer = NULL;
     int status = 0;
     if (volume.fsx_id && (!volume.dns_name || !volume.mount_name))
         status = ask_aws(options, &volume, &answer);
@@ -218,8 +213,6 @@ static int make_volume(void *given) {
     if (status == 0)
         fprintf(stderr, "next: bevatron launch kubernetes --claim %s …; `kubectl get pvc %s` shows when it is bound\n",
                 volume.claim, volume.claim);
-    json_free(answer);
-    buffer_free(&manifest);
     return status;
 }
 

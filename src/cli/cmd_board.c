@@ -46,9 +46,8 @@ static size_t count_of(const struct json *list) {
 }
 
 static void print_plain(const char *before, const char *text) {
-    char *plain = checkpoint_printable(text);
+    OWNED char *plain = checkpoint_printable(text);
     printf("%s%s", before, plain);
-    free(plain);
 }
 
 // The user's note about the run, line by line.
@@ -158,28 +157,24 @@ static void draw_curve(const struct json *curve, const struct board_text_options
     // A single evaluation is no curve; the summary shows its value.
     if (!tag || count_of(points) < 2)
         return;
-    double *x = memory_alloc(2 * points->count * sizeof *x), *y = memory_alloc(2 * points->count * sizeof *y);
-    char *title = checkpoint_printable(tag);
+    OWNED double *x = memory_alloc(2 * points->count * sizeof *x), *y = memory_alloc(2 * points->count * sizeof *y);
+    OWNED char *title = checkpoint_printable(tag);
     struct plot plot = {.title = title,
                         .x = x,
                         .y = y,
                         .width = options->width > 0 ? options->width : plot_terminal_width(stdout),
                         .height = options->height};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     plot.count = read_points(points, x, y);
     buffer_append_byte(&text, '\n');
     plot_draw(&text, &plot);
     fputs(buffer_string(&text), stdout);
-    buffer_free(&text);
-    free(title);
-    free(x);
-    free(y);
 }
 
 static int draw_curves(struct board_store *store, const struct json *run, const struct board_text_options *options) {
     const struct json *tags = json_member(run, "tags");
     const char *id = text_of(run, "id");
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json *root = NULL;
     int status = 0;
     for (size_t i = 0; status == 0 && i < count_of(tags); i++) {
@@ -196,33 +191,29 @@ static int draw_curves(struct board_store *store, const struct json *run, const 
         json_free(root);
         root = NULL;
     }
-    buffer_free(&text);
     return status;
 }
 
 static int print_run(struct board_store *store, const struct json *run, const struct board_text_options *options) {
     const char *id = text_of(run, "id"), *below = text_of(run, "folder"), *title = text_of(run, "title"),
                *note = text_of(run, "note");
-    struct buffer text = {0};
-    struct json *detail = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *detail = NULL;
     TRY(board_store_run(store, id ? id : "", &text));
     int status = json_parse(&detail, buffer_string(&text), text.length, "run");
-    buffer_free(&text);
     TRY(status);
-    char *path = below ? file_join(options->logdir, below) : memory_string(options->logdir);
+    OWNED char *path = below ? file_join(options->logdir, below) : memory_string(options->logdir);
     print_plain("", path);
     if (title)
         print_plain(": ", title);
     printf("\n");
     print_note(note);
-    free(path);
     print_progress(run);
     print_state(run);
     print_jobs(detail);
     double bad_lines = number_of(detail, "bad_lines");
     if (bad_lines > 0)
         printf("  %.0f lines could not be parsed\n", bad_lines);
-    json_free(detail);
     status = draw_curves(store, run, options);
     printf("\n");
     return status;
@@ -236,22 +227,19 @@ static int compare_names(const void *a, const void *b) {
 
 // Prints all runs of a scanned store.
 static int board_text(struct board_store *store, const struct board_text_options *options) {
-    struct buffer text = {0};
-    struct json *root = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *root = NULL;
     TRY(board_store_runs(store, &text));
     int status = json_parse(&root, buffer_string(&text), text.length, "runs");
-    buffer_free(&text);
     TRY(status);
     const struct json *runs = json_member(root, "runs");
     size_t count = count_of(runs);
-    const struct json **sorted = memory_alloc((count + 1) * sizeof *sorted);
+    OWNED const struct json **sorted = memory_alloc((count + 1) * sizeof *sorted);
     for (size_t i = 0; i < count; i++)
         sorted[i] = &runs->items[i];
     qsort(sorted, count, sizeof sorted[0], compare_names);
     for (size_t i = 0; status == 0 && i < count; i++)
         status = print_run(store, sorted[i], options);
-    free(sorted);
-    json_free(root);
     return status;
 }
 
@@ -406,7 +394,7 @@ static int serve_until_stopped(struct board_store *store, struct web_site *site,
 static int serve(const struct board_options *options) {
     struct board_store *store = NULL;
     struct web_address address = {.socket = -1};
-    char *made = NULL;
+    OWNED char *made = NULL;
     bool is_automatic = options->token && strcmp(options->token, "auto") == 0;
     if (options->token && !is_automatic)
         TRY(check_token(options->token));
@@ -422,9 +410,7 @@ static int serve(const struct board_options *options) {
         status = serve_until_stopped(store, &site, &address);
     else
         close(address.socket);
-    status = close_store(store, status);
-    free(made);
-    return status;
+    return close_store(store, status);
 }
 
 static int show_board(void *context) {

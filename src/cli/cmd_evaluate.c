@@ -46,7 +46,7 @@ static int add_tops(struct ict_number *numbers, const int64_t *tops, const doubl
 }
 
 static void print_numbers(const struct ict_number *numbers, int count, bool is_json) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct json_writer w = {.out = &out};
     if (is_json)
         json_begin_object(&w);
@@ -65,7 +65,6 @@ static void print_numbers(const struct ict_number *numbers, int count, bool is_j
     if (is_json)
         json_end_object(&w);
     puts(buffer_string(&out));
-    buffer_free(&out);
 }
 
 static void evaluate_ict_print_loss(const struct config *config, const struct evaluation *result, bool is_json) {
@@ -217,13 +216,12 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
 static int open_samples(struct subject *subject, struct config *config, const struct session *session,
                         const struct tokenizer *tokenizer) {
     struct text_data texts;
-    char *user_cache = session_user_cache("text");
+    OWNED char *user_cache = session_user_cache("text");
     comm_patience_begin(session->mesh.all, "tokenizing the text");
     int status = text_data_open(&texts, &(struct text_data_options){.config = config,
                                                                     .mesh = &session->mesh,
                                                                     .local_rank = session->place.local_rank,
                                                                     .user_cache = user_cache});
-    free(user_cache);
     TRY(status);
     comm_patience_end(session->mesh.all);
     struct phase *phase = phase_begin("opening the data and building its sample index");
@@ -263,7 +261,7 @@ static void print_result(const struct evaluate_options *options, const struct su
     double word_perplexity =
         subject->words > 0 ? exp(result->mean.loss * result->mean.tokens / (double)subject->counted_words) : 0;
     if (options->json) {
-        struct buffer out = {0};
+        OWNED_BY(buffer_free) struct buffer out = {0};
         struct json_writer w = {.out = &out};
         json_begin_object(&w);
         json_put_double(&w, "loss", result->mean.loss);
@@ -281,7 +279,6 @@ static void print_result(const struct evaluate_options *options, const struct su
         }
         json_end_object(&w);
         puts(buffer_string(&out));
-        buffer_free(&out);
         return;
     }
     printf("loss %.6f | perplexity %.4f | tokens %.0f | samples %lld\n", result->mean.loss, perplexity,
@@ -338,17 +335,15 @@ static int run_cloze(struct evaluate_options *options, const struct session *ses
 }
 
 static int write_documents(const struct evaluate_options *options, const struct tasks *tasks) {
-    struct buffer lines = {0};
+    OWNED_BY(buffer_free) struct buffer lines = {0};
     tasks_print_documents(tasks, &lines);
-    int status = file_write_all(options->task_documents, buffer_string(&lines), lines.length);
-    buffer_free(&lines);
-    return status;
+    return file_write_all(options->task_documents, buffer_string(&lines), lines.length);
 }
 
 static int run_tasks(struct evaluate_options *options, const struct session *session, struct step *step,
                      const struct tokenizer *tokenizer) {
     struct tasks *tasks = NULL;
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     if (!tokenizer)
         return error_set_code(EXIT_CODE_USAGE, "--tasks needs the tokenizer: give --vocab-file and --merge-file");
     comm_patience_begin(session->mesh.all, "tokenizing the tasks");
@@ -368,7 +363,6 @@ static int run_tasks(struct evaluate_options *options, const struct session *ses
         if (options->task_documents)
             status = write_documents(options, tasks);
     }
-    buffer_free(&out);
     tasks_close(tasks);
     return status;
 }
@@ -453,30 +447,25 @@ static int check_form(const struct evaluate_options *options) {
 }
 
 static int list_tasks(const struct evaluate_options *options, const struct session *session) {
-    struct buffer out = {0};
-    int status = tasks_list(options->task_file, &out);
-    if (status == 0 && session->place.rank == 0)
+    OWNED_BY(buffer_free) struct buffer out = {0};
+    TRY(tasks_list(options->task_file, &out));
+    if (session->place.rank == 0)
         fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
-    return status;
+    return 0;
 }
 
 static int run_evaluation(void *context, struct session *session) {
     struct evaluate_options *options = context;
-    struct saved_model saved;
+    OWNED_BY(saved_model_free) struct saved_model saved = {0};
     if (options->tasks && strcmp(options->tasks, "list") == 0)
         return list_tasks(options, session);
     if (options->tasks && !options->task_data)
         return error_set_code(EXIT_CODE_USAGE,
                               "--tasks needs the folder of its data: give --task-data FOLDER, in which "
                               "TASK/SPLIT.jsonl are the public files");
-    int status = saved_model_find(&saved, &options->config, session, CONFIG_EVALUATE);
-    if (status == 0)
-        status = check_form(options);
-    if (status == 0)
-        status = run_model(options, session, &saved);
-    saved_model_free(&saved);
-    return status;
+    TRY(saved_model_find(&saved, &options->config, session, CONFIG_EVALUATE));
+    TRY(check_form(options));
+    return run_model(options, session, &saved);
 }
 
 static const char *remedy_for(const char *argument) {

@@ -61,7 +61,7 @@ static const struct flag rows[] = {
 };
 
 static void print_json(FILE *to, const struct wiki_extract_summary *summary) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     const struct {
         const char *key;
@@ -85,7 +85,6 @@ static void print_json(FILE *to, const struct wiki_extract_summary *summary) {
     json_put_double(&json, "seconds", summary->seconds);
     json_end_object(&json);
     fprintf(to, "%s\n", buffer_string(&text));
-    buffer_free(&text);
 }
 
 static void print_summary(FILE *to, const struct extract_options *options, const struct wiki_extract_summary *summary) {
@@ -120,7 +119,7 @@ static int run_extraction(void *context) {
     const struct extract_options *options = context;
     interrupt_watch();
     remote_set_endpoint(options->endpoint_url);
-    int64_t *namespaces = memory_alloc(((size_t)options->namespaces.count + 1) * sizeof *namespaces);
+    OWNED int64_t *namespaces = memory_alloc(((size_t)options->namespaces.count + 1) * sizeof *namespaces);
     struct wiki_extract_options work = {
         .inputs = options->input,
         .output = options->output,
@@ -142,7 +141,6 @@ static int run_extraction(void *context) {
         print_json(to, &summary);
     else if (status == 0)
         print_summary(to, options, &summary);
-    free(namespaces);
     return status;
 }
 

@@ -119,12 +119,9 @@ static int write_token(void *context, int32_t token) {
     progress_update(&author->progress, (double)author->tokens, NULL);
     if (author->options->json)
         return token_stream_add(&author->stream, token, &author->text);
-    struct buffer text = {0};
-    int status = token_stream_add(&author->stream, token, &text);
-    if (status == 0)
-        status = write_text(&text);
-    buffer_free(&text);
-    return status;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    TRY(token_stream_add(&author->stream, token, &text));
+    return write_text(&text);
 }
 
 // A complete sample.
@@ -138,7 +135,7 @@ struct generated {
 
 static int write_json(struct author *author, const struct generated *sample) {
     TRY(token_stream_end(&author->stream, &author->text));
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     struct json_writer json = {.out = &line};
     const struct {
         const char *key;
@@ -158,9 +155,7 @@ static int write_json(struct author *author, const struct generated *sample) {
     json_put_double(&json, "seconds", sample->seconds);
     json_end_object(&json);
     buffer_append_byte(&line, '\n');
-    int status = write_text(&line);
-    buffer_free(&line);
-    return status;
+    return write_text(&line);
 }
 
 // Text printed on a terminal shows enough progress.
@@ -171,12 +166,11 @@ static void begin_progress(struct author *author) {
 }
 
 static int write_end(struct author *author) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int status = token_stream_end(&author->stream, &text);
     buffer_append(&text, "\n", 1);
     if (status == 0)
         status = write_text(&text);
-    buffer_free(&text);
     return status;
 }
 
@@ -185,18 +179,16 @@ static int32_t start_token(const struct generate_options *options, const struct 
     const struct config *config = &options->config;
     if (config->data.decoder_start_token >= 0 || config->model.form != CONFIG_T5)
         return (int32_t)config->data.decoder_start_token;
-    struct sample_vocabulary vocabulary;
+    OWNED_BY(sample_vocabulary_free) struct sample_vocabulary vocabulary = {0};
     sample_vocabulary_make(&vocabulary, tokenizer);
-    int32_t token = vocabulary.bos >= 0 ? vocabulary.bos : vocabulary.pad;
-    sample_vocabulary_free(&vocabulary);
-    return token;
+    return vocabulary.bos >= 0 ? vocabulary.bos : vocabulary.pad;
 }
 
 static int continue_prompt(struct author *author, const char *prompt, size_t length) {
     const struct generate_options *options = author->options;
     const struct tokenizer *tokenizer = author->tokenizer;
     struct tokenizer_encoder *encoder;
-    struct token_list ids = {0};
+    OWNED_BY(token_list_free) struct token_list ids = {0};
     TRY(tokenizer_encoder_create(&encoder, tokenizer));
     int status = tokenizer_encode(encoder, prompt, length, &ids);
     tokenizer_encoder_free(encoder);
@@ -245,7 +237,6 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
         token_stream_free(&author->stream);
         buffer_free(&author->text);
     }
-    token_list_free(&ids);
     return status;
 }
 
@@ -285,12 +276,11 @@ static int64_t share_line(struct author *author, char **line, size_t *capacity) 
         *capacity = words * sizeof(int64_t);
         *line = memory_realloc(*line, *capacity);
     }
-    int64_t *copy = memory_alloc(words * sizeof *copy);
+    OWNED int64_t *copy = memory_alloc(words * sizeof *copy);
     if (writes(author))
         memcpy(copy, *line, (size_t)length);
     comm_broadcast_i64(author->ranks, copy, (int)words, 0, "prompt");
     memcpy(*line, copy, (size_t)length);
-    free(copy);
     return length;
 }
 
@@ -340,17 +330,14 @@ static int run_model(struct generate_options *options, struct session *session, 
 
 static int run_generation(void *context, struct session *session) {
     struct generate_options *options = context;
-    struct saved_model saved;
-    int status = saved_model_find(&saved, &options->config, session, CONFIG_GENERATE);
-    if (status == 0 && !saved.tokenizer)
-        status = error_set_code(EXIT_CODE_USAGE,
-                                "generating text needs the tokenizer, and %s has none: give --vocab-file and "
-                                "--merge-file, or --tokenizer-type and --tokenizer-model",
-                                options->config.run.load);
-    if (status == 0)
-        status = run_model(options, session, &saved);
-    saved_model_free(&saved);
-    return status;
+    OWNED_BY(saved_model_free) struct saved_model saved = {0};
+    TRY(saved_model_find(&saved, &options->config, session, CONFIG_GENERATE));
+    if (!saved.tokenizer)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "generating text needs the tokenizer, and %s has none: give --vocab-file and "
+                              "--merge-file, or --tokenizer-type and --tokenizer-model",
+                              options->config.run.load);
+    return run_model(options, session, &saved);
 }
 
 static struct flag_table model_flags(size_t base) {

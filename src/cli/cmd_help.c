@@ -255,12 +255,10 @@ static bool print_place(const char *name, const char *const *places) {
     self[length] = '\0';
     char *end = strrchr(self, '/');
     for (; end && *places; places++) {
-        char *path = memory_printf("%.*s/%s", (int)(end - self), self, *places), *full = realpath(path, NULL);
+        OWNED char *path = memory_printf("%.*s/%s", (int)(end - self), self, *places), *full = realpath(path, NULL);
         if (full)
             printf("%s %s\n", name, full);
         bool is_found = full != NULL;
-        free(full);
-        free(path);
         if (is_found)
             return true;
     }
@@ -281,7 +279,7 @@ static int help_files(void) {
 }
 
 static void append_commands(struct buffer *out) {
-    struct buffer label = {0};
+    OWNED_BY(buffer_free) struct buffer label = {0};
     for (const struct command_part *command = command_table; command->name; command++) {
         if (command_is_heading(command)) {
             buffer_printf(out, ".SS %s\n", command->name);
@@ -295,7 +293,6 @@ static void append_commands(struct buffer *out) {
         buffer_append_string(&label, has_page(command) ? "(1)" : "");
         man_item(label.data, command->summary, out);
     }
-    buffer_free(&label);
 }
 
 static void append_exit_codes(struct buffer *out) {
@@ -320,7 +317,7 @@ static void append_exit_codes(struct buffer *out) {
 }
 
 static int print_program_page(void) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     man_begin("", "pretrains language models", &out);
     buffer_append_string(&out, "\\fBbevatron\\fR \\fICOMMAND\\fR [\\fIflags\\fR]\n.SH DESCRIPTION\n");
     man_text("Bevatron extracts and tokenizes text, trains GPT, Llama, BERT, T5 and related models on CPUs, on NVIDIA "
@@ -347,7 +344,6 @@ static int print_program_page(void) {
     buffer_append_string(&out, ".PP\n");
     man_text("Both are beside the `bin` folder of the program; `bevatron help files` prints where.", &out);
     fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
     return EXIT_CODE_OK;
 }
 
@@ -364,7 +360,7 @@ static int help_man(const char *name, const char *part) {
 
 // The commands, and for `help` also its topics, as parts of the program.
 static void print_commands(enum flag_text shell, const char *command) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct completion completion = {.shell = shell, .command = command, .out = &out};
     completion_begin(&completion);
     for (const struct command_part *part = command_table; part->name; part++)
@@ -374,7 +370,6 @@ static void print_commands(enum flag_text shell, const char *command) {
         completion_part(&completion, topic->name, topic->summary);
     completion_end(&completion);
     fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
 }
 
 // The completion script of a shell; its name may be NULL, which is an error.
@@ -417,13 +412,12 @@ static void print_summary(void) {
 }
 
 static int help_flags(bool as_markdown) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (as_markdown)
         config_markdown(&text);
     else
         flags_help(config_command(), true, &text);
     fputs(buffer_string(&text), stdout);
-    buffer_free(&text);
     return EXIT_CODE_OK;
 }
 
@@ -440,10 +434,9 @@ int cmd_help(int argc, char **argv) {
     if (strcmp(topic, "--completion") == 0)
         return help_completion(detail);
     if (strcmp(topic, "presets") == 0) {
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         config_list_presets(&text);
         fputs(buffer_string(&text), stdout);
-        buffer_free(&text);
     } else {
         print_summary();
     }
@@ -457,10 +450,9 @@ static void print_libraries(void) {
     if (count > 0)
         printf("libraries, loaded when they are needed\n");
     for (int i = 0; i < count; i++) {
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         library_describe(list[i], &text);
         printf("  %-10s %s\n", list[i]->name, buffer_string(&text));
-        buffer_free(&text);
     }
 }
 

@@ -87,7 +87,7 @@ static void put_command(const struct migration *migration, struct buffer *out) {
     else
         buffer_append_string(out, "bevatron train");
     size_t width = out->length - start;
-    struct buffer word = {0};
+    OWNED_BY(buffer_free) struct buffer word = {0};
     if (!migration->is_slurm && ranks > 1 && nodes <= 1) {
         buffer_printf(&word, "--nproc %" PRId64, ranks);
         put_line(out, &width, buffer_string(&word));
@@ -107,7 +107,6 @@ static void put_command(const struct migration *migration, struct buffer *out) {
         put_line(out, &width, buffer_string(&word));
     }
     buffer_append_byte(out, '\n');
-    buffer_free(&word);
 }
 
 // A text of a file for --config: marks are variables there, too.
@@ -196,7 +195,7 @@ static void put_notes(const struct migrate_options *options, const struct shell_
 
 static int ask_for_names(const struct migrate_options *options, const struct shell_reading *reading,
                          const struct migration *migration) {
-    struct buffer text = {0}, arguments = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0}, arguments = {0};
     for (int64_t i = 0; i + 1 < migration->asked.count; i += 2) {
         const char *name = migration->asked.items[i], *cause = shell_cause(reading, name);
         bool is_argument = *name >= '0' && *name <= '9';
@@ -214,8 +213,6 @@ static int ask_for_names(const struct migrate_options *options, const struct she
     else if (text.length)
         status = error_set_code(EXIT_CODE_USAGE, "the script does not decide these; give their values:%s",
                                 buffer_string(&text));
-    buffer_free(&arguments);
-    buffer_free(&text);
     return status;
 }
 
@@ -231,7 +228,7 @@ static char *place_in_memory(const char *text) {
 
 static int dry_run(const struct migrate_options *options, const struct shell_reading *reading,
                    const struct migration *migration) {
-    struct string_list words = {0};
+    OWNED_BY(string_list_free) struct string_list words = {0};
     char number[32];
     int64_t ranks = options->nproc ? options->nproc : migration->ranks;
     string_list_add(&words, "train");
@@ -244,17 +241,13 @@ static int dry_run(const struct migrate_options *options, const struct shell_rea
     for (int64_t i = 0; i < migration->words.count; i++) {
         bool is_file = i > 0 && strcmp(migration->words.items[i - 1], "--deepspeed-config") == 0;
         const char *text = is_file ? written_file(reading, migration->words.items[i]) : NULL;
-        char *word = text ? place_in_memory(text) : migrate_show(migration->words.items[i], NULL);
+        OWNED char *word = text ? place_in_memory(text) : migrate_show(migration->words.items[i], NULL);
         string_list_add(&words, word ? word : "");
-        free(word);
     }
     fflush(stdout);
-    char **argv = memory_alloc(((size_t)words.count + 1) * sizeof *argv);
+    OWNED char **argv = memory_alloc(((size_t)words.count + 1) * sizeof *argv);
     memcpy(argv, words.items, (size_t)words.count * sizeof *argv);
-    int code = cmd_train((int)words.count, argv);
-    free(argv);
-    string_list_free(&words);
-    return code;
+    return cmd_train((int)words.count, argv);
 }
 
 static int write_result(const struct migrate_options *options, const struct buffer *text) {
@@ -270,9 +263,9 @@ static bool is_config_name(const char *name) {
 }
 
 static int migrate_reading(const struct migrate_options *options, const struct shell_reading *reading) {
-    struct migration migration = {0};
+    OWNED_BY(migration_free) struct migration migration = {0};
     const struct shell_call *call = migrate_choose(reading);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     char line[64] = "";
     if (reading->exit_line)
         (void)snprintf(line, sizeof line, " before it exits in line %" PRId64, reading->exit_line);
@@ -298,29 +291,22 @@ static int migrate_reading(const struct migrate_options *options, const struct s
         status = error_set_code(EXIT_CODE_USAGE,
                                 "%" PRId64 " flags were left out, as the comments say: the run would be another",
                                 migration.refused.count);
-    migration_free(&migration);
-    buffer_free(&text);
     return status;
 }
 
 static int run_migration(void *context) {
     struct migrate_options *options = context;
-    struct buffer text = {0};
-    struct shell_reading reading = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED_BY(shell_reading_free) struct shell_reading reading = {0};
     struct string_list arguments = {options->words.items + 1, options->words.count - 1};
-    int status = file_read_all(options->words.items[0], MOST_SCRIPT_BYTES, &text);
-    if (status == 0)
-        status = shell_read(&(struct shell_input){.name = options->words.items[0],
-                                                  .text = buffer_string(&text),
-                                                  .length = text.length,
-                                                  .arguments = &arguments,
-                                                  .set = &options->set},
-                            &reading);
-    if (status == 0)
-        status = migrate_reading(options, &reading);
-    shell_reading_free(&reading);
-    buffer_free(&text);
-    return status;
+    TRY(file_read_all(options->words.items[0], MOST_SCRIPT_BYTES, &text));
+    TRY(shell_read(&(struct shell_input){.name = options->words.items[0],
+                                         .text = buffer_string(&text),
+                                         .length = text.length,
+                                         .arguments = &arguments,
+                                         .set = &options->set},
+                   &reading));
+    return migrate_reading(options, &reading);
 }
 
 const struct command cmd_migrate = {

@@ -142,7 +142,7 @@ static int read_message(const struct json *line, struct results *results) {
 static int read_step(const struct json *line, struct calibration *calibration) {
     const struct json *flags = json_member(line, "flags");
     struct step_sample sample = {0};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer w = {.out = &text};
     if (!flags)
         return error_set_code(EXIT_CODE_USAGE, "found no \"flags\", which say what was timed; run bench step again");
@@ -156,12 +156,11 @@ static int read_step(const struct json *line, struct calibration *calibration) {
         calibration_add_step(calibration, &sample);
     else
         config_free(&sample.config);
-    buffer_free(&text);
     return status;
 }
 
 static int read_line(const char *text, size_t length, struct results *results) {
-    struct json *line = NULL;
+    OWNED struct json *line = NULL;
     TRY(json_parse(&line, text, length, "the line"));
     int status;
     if (json_member(line, "operation"))
@@ -173,13 +172,12 @@ static int read_line(const char *text, size_t length, struct results *results) {
     else
         status = error_set_code(EXIT_CODE_USAGE,
                                 "is not a line of bench matmul --json, bench collectives --json or bench step");
-    json_free(line);
     return status;
 }
 
 static int read_results(const char *name, struct results *results) {
     enum { LARGEST_FILE_BYTES = 1 << 26 };
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int status = file_read_all(name, LARGEST_FILE_BYTES, &text);
     int number = 0;
     for (const char *p = status == 0 ? buffer_string(&text) : ""; *p && status == 0;) {
@@ -190,7 +188,6 @@ static int read_results(const char *name, struct results *results) {
             status = error_context("%s:%d", name, number);
         p += length + (p[length] == '\n');
     }
-    buffer_free(&text);
     return status;
 }
 
@@ -209,7 +206,7 @@ static void report_skipped(const struct results *results) {
 static int plan_calibrate(struct hardware_file *file, const struct string_list *names) {
     struct results results = {0};
     const struct calibration *calibration = &results.calibration;
-    struct buffer found = {0};
+    OWNED_BY(buffer_free) struct buffer found = {0};
     int status = 0;
     for (int64_t i = 0; i < names->count && status == 0; i++)
         status = read_results(names->items[i], &results);
@@ -224,7 +221,6 @@ static int plan_calibrate(struct hardware_file *file, const struct string_list *
         status = calibration_apply(calibration, file, &found);
     if (status == 0)
         fputs(buffer_string(&found), stderr);
-    buffer_free(&found);
     calibration_free(&results.calibration);
     return status;
 }
@@ -306,35 +302,29 @@ static int count_ranks(const struct command_options *options, const struct machi
 static int open_hardware(struct hardware_file *file, const char *machine, const char *path) {
     enum { LARGEST_FILE_BYTES = 1 << 20 };
     const struct machine *known = machine_find(machine);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (!known)
         return -1;
     TRY(hardware_file_open(file, known));
     if (!path)
         return 0;
-    int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
-    if (status == 0)
-        status = hardware_file_read(file, path, buffer_string(&text), text.length);
-    buffer_free(&text);
-    return status;
+    TRY(file_read_all(path, LARGEST_FILE_BYTES, &text));
+    return hardware_file_read(file, path, buffer_string(&text), text.length);
 }
 
 static int write_timeline(const struct command_options *options, const struct timeline *timeline,
                           const struct plan *plan, const char *machine) {
-    struct buffer picture = {0}, trace = {0};
+    OWNED_BY(buffer_free) struct buffer picture = {0}, trace = {0};
     int status = 0;
     if (options->timeline) {
-        char *name = memory_printf("%d × %s", plan->nodes, machine);
+        OWNED char *name = memory_printf("%d × %s", plan->nodes, machine);
         timeline_draw(timeline, plan, name, &picture);
         status = file_write_all(options->timeline, picture.data, picture.length);
-        free(name);
     }
     if (options->trace && status == 0) {
         timeline_trace(timeline, plan, machine, &trace);
         status = file_write_all(options->trace, trace.data, trace.length);
     }
-    buffer_free(&picture);
-    buffer_free(&trace);
     return status;
 }
 
@@ -444,7 +434,7 @@ static int make_plan(struct command_options *options, struct hardware_file *file
         status = write_timeline(options, &timeline, &plan, machine->name);
     timeline_free(&timeline);
     TRY(status);
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     const struct plan_budget budget = {.tokens = options->tokens,
                                        .machine = machine,
                                        .file_operations = options->file_operations,
@@ -457,15 +447,13 @@ static int make_plan(struct command_options *options, struct hardware_file *file
     else
         plan_describe(&plan, &budget, &out);
     fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
     return 0;
 }
 
 static void print_hardware(const struct hardware_file *file) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     hardware_file_write(file, &out);
     fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
 }
 
 // Contradictory numbers of ranks.

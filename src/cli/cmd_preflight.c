@@ -53,7 +53,7 @@ void preflight_say(struct preflight *flight, enum verdict verdict, const char *c
     if (verdict == VERDICT_BAD && flight->worst == EXIT_CODE_OK)
         flight->worst = EXIT_CODE_ERROR;
     if (flight->options->json) {
-        struct buffer line = {0};
+        OWNED_BY(buffer_free) struct buffer line = {0};
         struct json_writer w = {.out = &line};
         json_begin_object(&w);
         json_put_string(&w, "host", flight->host);
@@ -62,7 +62,6 @@ void preflight_say(struct preflight *flight, enum verdict verdict, const char *c
         json_put_string(&w, "text", text);
         json_end_object(&w);
         printf("%s\n", buffer_string(&line));
-        buffer_free(&line);
     } else {
         printf("%-4s  %s  %-10s %s\n", names[verdict], flight->host, check, text);
     }

@@ -136,15 +136,14 @@ static int64_t peak_memory_bytes(void) {
 static void print_json(const struct preprocess_options *work, const struct tokenizer *tokenizer,
                        const struct preprocess_summary *summary) {
     const struct text_counts *counts = &summary->counts;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "datasets");
     json_begin_array(&json);
     for (int64_t i = 0; i < work->keys.count; i++) {
-        char *name = preprocess_output_name(work, work->keys.items[i]);
+        OWNED char *name = preprocess_output_name(work, work->keys.items[i]);
         json_cstring(&json, name);
-        free(name);
     }
     json_end_array(&json);
     const struct {
@@ -169,16 +168,14 @@ static void print_json(const struct preprocess_options *work, const struct token
     json_put_double(&json, "seconds", summary->seconds);
     json_end_object(&json);
     puts(text.data);
-    buffer_free(&text);
 }
 
 static void print_summary(const struct preprocess_options *work, const struct tokenizer *tokenizer,
                           const struct preprocess_summary *summary) {
     const struct text_counts *counts = &summary->counts;
     for (int64_t i = 0; i < work->keys.count; i++) {
-        char *name = preprocess_output_name(work, work->keys.items[i]);
+        OWNED char *name = preprocess_output_name(work, work->keys.items[i]);
         printf("wrote %s.bin and .idx\n", name);
-        free(name);
     }
     const char *dtype = index_dtype_name(index_dtype_for_vocab(tokenizer_vocab_size(tokenizer)));
     printf("%" PRId64 " documents, %" PRId64 " tokens (%s), %.1f MB of JSON in %.1f s (%.1f MB/s)\n", counts->documents,
@@ -206,7 +203,7 @@ static int find_language(const struct preprocess_command *options, const struct 
     *language = sentence_language_find(options->language);
     if (*language)
         return 0;
-    struct buffer known = {0};
+    OWNED_BY(buffer_free) struct buffer known = {0};
     const struct sentence_language *other;
     for (size_t i = 0; (other = sentence_language_at(i)); i++)
         buffer_printf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(other->names, " "), other->names);
@@ -214,7 +211,6 @@ static int find_language(const struct preprocess_command *options, const struct 
         EXIT_CODE_USAGE,
         "--lang %s is not supported; choose one of %s; Thai, Lao, Khmer, Chinese and Japanese text needs no --lang",
         options->language, buffer_string(&known));
-    buffer_free(&known);
     return -1;
 }
 
@@ -273,16 +269,13 @@ static int run_preprocessing(void *context) {
     const struct preprocess_command *options = context;
     interrupt_watch();
     remote_set_endpoint(options->endpoint_url);
-    struct tokenizer *tokenizer;
-    struct buffer description = {0};
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
+    OWNED_BY(buffer_free) struct buffer description = {0};
     warn_of_no_effect(options);
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct tokenizer_options identity = tokenizer_options_from_flags(&options->tokenizer);
     tokenizer_describe(&description, &identity);
-    int status = run_with(options, tokenizer, buffer_string(&description));
-    buffer_free(&description);
-    tokenizer_free(tokenizer);
-    return status;
+    return run_with(options, tokenizer, buffer_string(&description));
 }
 
 // Their names in fairseq, NeMo, nanotron, datatrove and scripts around Hugging Face's datasets.

@@ -41,11 +41,10 @@ static bool has_tokenizer(const struct config *config) {
 
 // Whether the checkpoint to resume from has a tokenizer. Changes the configuration.
 static bool has_saved(struct config *config) {
-    struct found_checkpoint found;
+    OWNED_BY(found_checkpoint_free) struct found_checkpoint found = {0};
     bool has = find_checkpoint_here(&found, config, true) == 0 && found.path &&
                state_load_config(config, &found) == 0 && has_tokenizer(config);
     error_clear();
-    found_checkpoint_free(&found);
     return has;
 }
 
@@ -64,8 +63,8 @@ static bool asks(const struct config *config, const char *name) {
 // the checkpoint that it resumes has one, which `auto` takes, or the person says yes. Asks only if `may_ask` and stdin
 // and stderr are a terminal. 1, 0, or -1 on error: the answer is no, or the data does not exist.
 static int tokenizer_offer(const struct config *config, bool may_ask) {
-    struct config trial;
-    struct string_list texts = {0};
+    OWNED_BY(config_free) struct config trial = {0};
+    OWNED_BY(string_list_free) struct string_list texts = {0};
     config_copy(&trial, config);
     bool is_wanted = false;
     // The run itself reports values taken from files.
@@ -84,8 +83,6 @@ static int tokenizer_offer(const struct config *config, bool may_ask) {
             status = is_wanted ? 0 : text_data_refuse(texts.items[0]);
         }
     }
-    string_list_free(&texts);
-    config_free(&trial);
     return status < 0 ? -1 : is_wanted;
 }
 
@@ -139,13 +136,12 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
     // As in Megatron: a script with this flag finds nothing at its first start.
     bool may_lack =
         !config->run.pretrained_checkpoint && !config->run.exit_on_missing_checkpoint && config->run.ckpt_step < 0;
-    struct found_checkpoint found;
+    OWNED_BY(found_checkpoint_free) struct found_checkpoint found = {0};
     int status = find_checkpoint_here(&found, config, may_lack);
     if (status == 0 && found.path)
         status = state_load_config(config, &found);
     else if (status == 0 && session->place.rank == 0)
         log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->run.load);
-    found_checkpoint_free(&found);
     return status;
 }
 
@@ -159,12 +155,10 @@ static void make_absolute(char **path) {
 }
 
 static int print_dry_run(struct config *config, int world_size) {
-    struct buffer report = {0};
-    int status = dry_run_report(config, world_size, &report);
-    if (status == 0)
-        fputs(buffer_string(&report), stdout);
-    buffer_free(&report);
-    return status;
+    OWNED_BY(buffer_free) struct buffer report = {0};
+    TRY(dry_run_report(config, world_size, &report));
+    fputs(buffer_string(&report), stdout);
+    return 0;
 }
 
 // The number of ranks, or, for a dry run that is not itself a rank, the planned number.
@@ -247,10 +241,9 @@ static int settle_flags(struct train_options *options, struct session *session, 
 
 static void dump_flags(const struct train_options *options) {
     const struct config *config = &options->config;
-    struct buffer dump = {0};
+    OWNED_BY(buffer_free) struct buffer dump = {0};
     config_dump(config, !config->watch.log_arguments, &dump);
     fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
-    buffer_free(&dump);
 }
 
 static void note_saving(const struct config *config) {
@@ -274,8 +267,8 @@ static int train_in_session(struct train_options *options, const struct session 
                                                                                         : planner_own_machine(),
                                         .local_ranks = session->place.local_size};
     const struct planner planner = planner_open(&machine);
-    char *user_cache = session_user_cache("text");
-    char *memory_path = ranks_memory_path(getenv(RANKS_MEMORY), getenv("SLURMD_NODENAME"));
+    OWNED char *user_cache = session_user_cache("text");
+    OWNED char *memory_path = ranks_memory_path(getenv(RANKS_MEMORY), getenv("SLURMD_NODENAME"));
     trainer->config = &options->config;
     trainer->device = session->device;
     trainer->mesh = &session->mesh;
@@ -287,8 +280,6 @@ static int train_in_session(struct train_options *options, const struct session 
     trainer->planner = &planner;
     int status = trainer_run(trainer, exit_code);
     fault_close(status < 0 || *exit_code != EXIT_CODE_OK);
-    free(user_cache);
-    free(memory_path);
     return status;
 }
 
@@ -334,12 +325,11 @@ static void take_exit_code(const struct config *config) {
     int number = interrupt_received();
     if (error_exit_code() != EXIT_CODE_STOPPED || config->run.save)
         return;
-    char *message = memory_string(error_message());
+    OWNED char *message = memory_string(error_message());
     bool is_shared = error_is_shared();
     error_set_code((enum exit_code)(128 + (number ? number : SIGTERM)), "%s", message);
     if (is_shared)
         error_mark_shared();
-    free(message);
 }
 
 // A run under `launch local` is restarted without a person, so nothing is asked.
@@ -366,10 +356,9 @@ static bool asks_for_faults(int argc, char **argv) {
 }
 
 static int list_faults(void) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     inject_describe(&text);
     fputs(buffer_string(&text), stdout);
-    buffer_free(&text);
     return EXIT_CODE_OK;
 }
 

@@ -31,7 +31,7 @@ static void print_usage(const struct command_group *group, FILE *out) {
 }
 
 static void print_man(const struct command_group *group) {
-    struct buffer out = {0}, label = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0}, label = {0};
     man_begin(group->name, group->summary, &out);
     buffer_printf(&out, "\\fBbevatron %s\\fR ", group->name);
     man_text(group->usage, &out);
@@ -47,13 +47,11 @@ static void print_man(const struct command_group *group) {
     }
     buffer_append_string(&out, ".SH SEE ALSO\n\\fBbevatron\\fR(1)\n");
     fputs(buffer_string(&out), stdout);
-    buffer_free(&label);
-    buffer_free(&out);
 }
 
 // The group's own part of a completion script, or its name; its parts print theirs.
 static int print_parts(const struct command_group *group, enum flag_text text, char *argument) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct completion completion = {.shell = text, .command = group->name, .out = &out};
     if (text == FLAG_TEXT_NAME) {
         buffer_printf(&out, "%s\n", group->name);
@@ -64,7 +62,6 @@ static int print_parts(const struct command_group *group, enum flag_text text, c
         completion_end(&completion);
     }
     fputs(buffer_string(&out), stdout);
-    buffer_free(&out);
     int exit_code = EXIT_CODE_OK;
     for (const struct command_part *part = group->parts; part->name && exit_code == EXIT_CODE_OK; part++) {
         char *argv[] = {(char *)(uintptr_t)part->name, argument, NULL};
@@ -155,7 +152,7 @@ int command_run(const struct command *command, int argc, char **argv) {
     // Ranks first: notes about the flags are printed by rank 0 alone.
     if (command->run_ranks && session_start(&session) < 0)
         return command_failed();
-    void *options = memory_alloc(command->options_bytes);
+    OWNED void *options = memory_alloc(command->options_bytes);
     int status = flags_parse(&flags, options, argc, argv);
     bool shows_phase = command->phase && !(command->is_in_the_way && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)));
     struct phase *phase = status == 0 && shows_phase ? phase_begin(command->phase) : NULL;
@@ -173,25 +170,23 @@ int command_run(const struct command *command, int argc, char **argv) {
     if (command->run_ranks)
         session_close(&session);
     flags_free(&flags, options);
-    free(options);
     return exit_code;
 }
 
 int command_check(const struct command *command, const struct command_reader *reader, int argc, char **argv) {
     struct flag_table tables[2];
     struct flag_command flags = command_flags(command, tables);
-    void *options = memory_alloc(command->options_bytes);
+    OWNED void *options = memory_alloc(command->options_bytes);
     flags.flag_remedy = reader->flag_remedy;
     int status = flags_parse(&flags, options, argc, argv);
     if (status == 0 && reader->read)
         reader->read(reader->context, &flags, options);
     flags_free(&flags, options);
-    free(options);
     return status;
 }
 
 void command_print_verdict(const char *kind, const char *name, const char *error) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_put_string(&json, kind, name);
@@ -199,7 +194,6 @@ void command_print_verdict(const char *kind, const char *name, const char *error
     json_put_string(&json, "error", error);
     json_end_object(&json);
     puts(buffer_string(&text));
-    buffer_free(&text);
 }
 
 // ---- the table ----

@@ -159,16 +159,14 @@ static int compare_numbers(const void *left, const void *right) {
 static bool has_ids(const struct json *theirs, const struct token_list *ours) {
     if (theirs->type != JSON_ARRAY || theirs->count != (size_t)ours->count)
         return false;
-    int32_t *ids = memory_alloc((theirs->count + 1) * sizeof ids[0]);
+    OWNED int32_t *ids = memory_alloc((theirs->count + 1) * sizeof ids[0]);
     for (size_t i = 0; i < theirs->count; i++)
         ids[i] = theirs->items[i].type == JSON_NUMBER ? (int32_t)theirs->items[i].number : -1;
     if (ours->count > 0) {
         qsort(ids, theirs->count, sizeof ids[0], compare_numbers);
         qsort(ours->ids, (size_t)ours->count, sizeof ours->ids[0], compare_numbers);
     }
-    bool is_same = ours->count == 0 || memcmp(ids, ours->ids, theirs->count * sizeof ids[0]) == 0;
-    free(ids);
-    return is_same;
+    return ours->count == 0 || memcmp(ids, ours->ids, theirs->count * sizeof ids[0]) == 0;
 }
 
 static int compare_ids(struct convert_verify *verify, const struct json *root, const struct texts *texts) {
@@ -177,7 +175,7 @@ static int compare_ids(struct convert_verify *verify, const struct json *root, c
         return 0;
     int count = list->count < (size_t)texts->count ? (int)list->count : texts->count;
     struct tokenizer_encoder *encoder;
-    struct token_list ids = {0};
+    OWNED_BY(token_list_free) struct token_list ids = {0};
     TRY(tokenizer_encoder_create(&encoder, texts->tokenizer));
     int result = 0;
     for (int i = 0; i < count && result == 0; i++) {
@@ -190,7 +188,6 @@ static int compare_ids(struct convert_verify *verify, const struct json *root, c
                 verify->version, buffer_string(text));
     }
     verify->texts = count;
-    token_list_free(&ids);
     tokenizer_encoder_free(encoder);
     return result;
 }
@@ -230,7 +227,7 @@ static void describe(const struct json *root, const char *key, const char *what,
 }
 
 static int check_loading(const struct json *root, const char *version) {
-    struct buffer problems = {0};
+    OWNED_BY(buffer_free) struct buffer problems = {0};
     describe(root, "missing", "missing tensor", &problems);
     describe(root, "unexpected", "left-over tensor", &problems);
     describe(root, "mismatched", "misshapen tensor", &problems);
@@ -238,7 +235,6 @@ static int check_loading(const struct json *root, const char *version) {
                      ? error_set("transformers %s does not find the same model in the result: %s; it was removed",
                                  version, buffer_string(&problems))
                      : 0;
-    buffer_free(&problems);
     return result;
 }
 
@@ -270,7 +266,7 @@ static int judge_theirs(struct convert_verify *verify, const struct json *root, 
     describe(root, "said", "it warns:", &verify->said);
     TRY(check_loading(root, version));
     TRY(compare_ids(verify, root, texts));
-    struct probe theirs = {0};
+    OWNED_BY(probe_free) struct probe theirs = {0};
     int result = take_logits(root, &theirs);
     if (result == 0 && (theirs.rows != ours->rows || theirs.V != ours->V))
         result = error_set("transformers %s computes logits of another shape; the result was removed", version);
@@ -281,7 +277,6 @@ static int judge_theirs(struct convert_verify *verify, const struct json *root, 
                            "the result was removed",
                            version, verify->difference, LARGEST_OTHER);
     verify->was_run = result == 0;
-    probe_free(&theirs);
     return result;
 }
 
@@ -300,20 +295,18 @@ static int convert_verify_run(struct convert_verify *verify, const struct model_
                               const struct probe *ours) {
     const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3";
     const char *const argv[] = {python, "-c", script, NULL};
-    struct buffer request = {0};
-    struct process_result result = {0};
-    struct texts texts;
+    OWNED_BY(buffer_free) struct buffer request = {0};
+    OWNED_BY(process_result_free) struct process_result result = {0};
+    OWNED_BY(texts_free) struct texts texts = {0};
     texts_open(&texts, &written->config);
     write_request(&request, written->path, ours, &texts);
     int status = process_run(argv, buffer_string(&request), &result);
-    buffer_free(&request);
     if (status < 0) {
         buffer_append_string(&verify->absent, error_message());
         error_clear();
-        texts_free(&texts);
         return 0;
     }
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     if (result.exit_code != 0)
         status =
             error_set("transformers does not load the result, which was removed: %.500s", last_line(&result.errors));
@@ -321,9 +314,6 @@ static int convert_verify_run(struct convert_verify *verify, const struct model_
         status = json_parse(&root, buffer_string(&result.output), result.output.length, "the script for transformers");
     if (status == 0)
         status = judge_theirs(verify, root, ours, &texts);
-    texts_free(&texts);
-    json_free(root);
-    process_result_free(&result);
     return status;
 }
 

@@ -65,22 +65,20 @@ static int list_names(const char *folder, struct string_list *found) {
 
 // Adds the datasets of a folder. A .bin or .idx alone stays in the list, so that index_open reports it.
 static int list_folder(const char *folder, struct string_list *prefixes) {
-    struct string_list found = {0};
+    OWNED_BY(string_list_free) struct string_list found = {0};
     int result = list_names(folder, &found);
     for (int64_t i = 0; i < found.count; i++) {
         if (i > 0 && strcmp(found.items[i], found.items[i - 1]) == 0)
             continue;
-        char *prefix = file_join(folder, found.items[i]);
+        OWNED char *prefix = file_join(folder, found.items[i]);
         string_list_add(prefixes, prefix);
-        free(prefix);
     }
-    string_list_free(&found);
     return result;
 }
 
 // The tokenizer's record, if all datasets have the same.
 static void common_tokenizer(const struct string_list *prefixes, struct buffer *record) {
-    struct buffer other = {0};
+    OWNED_BY(buffer_free) struct buffer other = {0};
     index_tokenizer_read(prefixes->items[0], record);
     for (int64_t i = 1; i < prefixes->count; i++) {
         buffer_clear(&other);
@@ -88,7 +86,6 @@ static void common_tokenizer(const struct string_list *prefixes, struct buffer *
         if (strcmp(buffer_string(&other), buffer_string(record)) != 0)
             buffer_clear(record);
     }
-    buffer_free(&other);
 }
 
 static int run_merge(void *context) {
@@ -102,10 +99,9 @@ static int run_merge(void *context) {
         TRY(list_folder(options->input, &options->prefixes));
     TRY(index_files_check_output(options->output_prefix, INDEX_REMOVE_FIRST));
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
-    struct buffer tokenizer = {0};
+    OWNED_BY(buffer_free) struct buffer tokenizer = {0};
     common_tokenizer(&options->prefixes, &tokenizer);
     int status = index_sums_write(options->output_prefix, options->output_prefix, buffer_string(&tokenizer));
-    buffer_free(&tokenizer);
     TRY(status);
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
@@ -221,10 +217,10 @@ static char *dictionary_path(const struct dataset_import_options *options) {
 // Reads the dictionary and prepares its copy.
 static int prepare_dictionary(const struct dataset_import_options *options, struct dictionary *dictionary) {
     *dictionary = (struct dictionary){.copy.descriptor = -1};
-    char *path = dictionary_path(options);
+    OWNED char *path = dictionary_path(options);
     if (!path)
         return 0;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct vocabulary parsed;
     int status = file_read_all(path, (size_t)1 << 30, &text);
     if (status == 0)
@@ -233,26 +229,23 @@ static int prepare_dictionary(const struct dataset_import_options *options, stru
         dictionary->is_there = true;
         dictionary->size = parsed.size;
         vocabulary_free(&parsed);
-        char *name = memory_printf("%s.dict.txt", options->output_prefix);
+        OWNED char *name = memory_printf("%s.dict.txt", options->output_prefix);
         status = file_check_output(name, "a dictionary", fairseq_dictionary_begins);
         if (status == 0)
             status = file_make_parent(name);
         if (status == 0)
             status = file_create(&dictionary->copy, name);
-        free(name);
         if (status == 0)
             status = file_write(&dictionary->copy, buffer_string(&text), text.length);
         if (status == 0)
             status = file_finish(&dictionary->copy);
     }
-    buffer_free(&text);
-    free(path);
     return status;
 }
 
 static void print_json(const struct dataset_import_options *options, const struct dictionary *dictionary,
                        const struct import_summary *summary) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     const struct {
         const char *key;
@@ -272,7 +265,6 @@ static void print_json(const struct dataset_import_options *options, const struc
     json_end_object(&json);
     log_status(NULL);  // the result starts on a new line
     puts(buffer_string(&text));
-    buffer_free(&text);
 }
 
 static void print_plain(const struct dataset_import_options *options, const struct dictionary *dictionary,
@@ -306,7 +298,7 @@ static int import_lines(const struct dataset_import_options *options, struct imp
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
         .line_limit = (size_t)options->max_line_bytes,
     };
-    struct tokenizer *tokenizer;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     char record[TOKENIZER_RECORD];
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     tokenizer_record(tokenizer, record);
@@ -320,21 +312,17 @@ static int import_lines(const struct dataset_import_options *options, struct imp
         status = import_text(&text, work, summary);
     work->tokenizer = NULL;
     string_list_free(&text.files);
-    tokenizer_free(tokenizer);
     return status;
 }
 
 static int import_shards(const struct dataset_import_options *options, struct import_options *work,
                          struct import_summary *summary) {
-    struct string_list files = {0};
+    OWNED_BY(string_list_free) struct string_list files = {0};
     if (!flag_is_given(&options->given, "--eos-id"))
         work->eos = -1;
     work->is_nanogpt = options->nanogpt.count > 0;
-    int status = inputs_expand(&files, shards_of(options));
-    if (status == 0)
-        status = import_llmc(&files, work, summary);
-    string_list_free(&files);
-    return status;
+    TRY(inputs_expand(&files, shards_of(options)));
+    return import_llmc(&files, work, summary);
 }
 
 static int check_inputs(const struct dataset_import_options *options) {

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
@@ -88,7 +89,7 @@ static void peek_text(const struct buffer *text) {
 }
 
 static void peek_json(const struct document *document) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct json_writer json = {.out = &out};
     json_begin_object(&json);
     json_put_int(&json, "document", document->number);
@@ -104,7 +105,6 @@ static void peek_json(const struct document *document) {
     }
     json_end_object(&json);
     puts(buffer_string(&out));
-    buffer_free(&out);
 }
 
 static void peek_plain(const struct document *document) {
@@ -155,7 +155,7 @@ static int run_peek(void *context) {
     const struct tokenizer_flags *flags = &options->tokenizer;
     bool has_tokenizer =
         flags->vocab_file || flags->merge_file || flags->model_file || flag_is_given(&flags->given, "--tokenizer-type");
-    struct tokenizer *tokenizer = NULL;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     struct index_reader *reader = NULL;
     int status = has_tokenizer ? tokenizer_open_from_flags(&tokenizer, flags) : 0;
     if (status == 0)
@@ -163,7 +163,6 @@ static int run_peek(void *context) {
     if (status == 0)
         status = print_documents(options, reader, tokenizer);
     index_close(reader);
-    tokenizer_free(tokenizer);
     return status;
 }
 
@@ -244,7 +243,7 @@ static void print_json(const struct index_reader *reader) {
         {"bin_bytes", (int64_t)reader->files.tokens.size},
         {"idx_bytes", (int64_t)reader->files.index.size},
     };
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_put_string(&json, "prefix", reader->files.prefix);
@@ -255,7 +254,6 @@ static void print_json(const struct index_reader *reader) {
     json_put_double(&json, "mean_document", mean(reader->token_count, reader->document_count));
     json_end_object(&json);
     puts(buffer_string(&text));
-    buffer_free(&text);
 }
 
 static void print_text(const struct index_reader *reader) {

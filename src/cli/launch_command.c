@@ -28,9 +28,8 @@ static void set_pair(const char *pair) {
     size_t length = strcspn(pair, "=");
     if (pair[length] != '=' || !shell_is_name(pair, length))
         return;  // refused by the code that writes the job
-    char *name = memory_printf("%.*s", (int)length, pair);
+    OWNED char *name = memory_printf("%.*s", (int)length, pair);
     environment_set(name, pair + length + 1);
-    free(name);
 }
 
 // NAME=VALUE, or NAME with its present value.
@@ -51,9 +50,8 @@ static int add_item(struct string_list *environment, const char *item) {
     const char *value = item[length] ? item + length + 1 : environment_find(item);
     if (!value)
         return error_set_code(EXIT_CODE_USAGE, "--export %s: the variable is not set here; give %s=VALUE", item, item);
-    char *pair = memory_printf("%.*s=%s", (int)length, item, value);
+    OWNED char *pair = memory_printf("%.*s=%s", (int)length, item, value);
     string_list_add(environment, pair);
-    free(pair);
     return 0;
 }
 
@@ -61,9 +59,8 @@ int launch_export(const struct string_list *exported, struct string_list *enviro
     for (int64_t i = 0; i < exported->count; i++)
         for (const char *at = exported->items[i]; *at;) {
             size_t length = strcspn(at, ",");
-            char *item = memory_printf("%.*s", (int)length, at);
+            OWNED char *item = memory_printf("%.*s", (int)length, at);
             int status = length > 0 ? add_item(environment, item) : 0;
-            free(item);
             TRY(status);
             at += length + (at[length] == ',');
         }
@@ -97,10 +94,9 @@ void launch_export_found(struct string_list *environment) {
 static const double OWN_GIB = 1;
 
 static int refuse_old(const struct machine *machine) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     machine_describe_old_gpus(machine, &text);
     error_set_code(EXIT_CODE_USAGE, "%s, or --device cpu", buffer_string(&text));
-    buffer_free(&text);
     return -1;
 }
 
@@ -136,7 +132,7 @@ static int check_recipe(const struct machine *machine, const struct config *conf
 // A plan's estimate. A run that cannot be planned here, e.g. without the tokenizer, may still run there.
 static int check_memory(const struct launch_job *job, struct config *config) {
     const struct machine *machine = job->machine;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     double room = ((double)machine->gpu_gib - OWN_GIB) * 0x1p30;
     int status = 0;
     if (dry_run_fit(config, (int)(job->nodes * job->ranks_per_node), (size_t)room, &text) < 0)
@@ -147,7 +143,6 @@ static int check_memory(const struct launch_job *job, struct config *config) {
         status = error_set_code(EXIT_CODE_USAGE,
                                 "this run does not fit the GPUs of a %s: %s; --allow-out-of-memory launches it anyway",
                                 machine->name, buffer_string(&text));
-    buffer_free(&text);
     return status;
 }
 
@@ -197,10 +192,8 @@ static const struct flag *own_row(const struct flag_table *own, const char *argu
     *has_value = argument[length] == '=';
     if (strncmp(argument, "--", 2) != 0)
         return NULL;
-    char *name = memory_printf("%.*s", (int)length, argument);
-    const struct flag *row = flag_find(own, name);
-    free(name);
-    return row;
+    OWNED char *name = memory_printf("%.*s", (int)length, argument);
+    return flag_find(own, name);
 }
 
 // Separates the launcher's own flags from the others by the rows of its table. A command's name ends the launcher's
@@ -264,7 +257,7 @@ int launch_check_name(const struct launch_command *command, const char *hidden) 
     if (*word == '-' || strchr(word, '=') || config_argument_remedy(word))
         return 0;
     struct nearest nearest = nearest_begin(word, strlen(word));
-    struct buffer names = {0};
+    OWNED_BY(buffer_free) struct buffer names = {0};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (hidden && strcmp(commands[i].name, hidden) == 0)
             continue;
@@ -274,14 +267,13 @@ int launch_check_name(const struct launch_command *command, const char *hidden) 
     int status = error_set_code(EXIT_CODE_USAGE, "there is no command \"%s\" to launch; %s%s%sthere are %s", word,
                                 nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
                                 nearest.best ? "? " : "", buffer_string(&names));
-    buffer_free(&names);
     return status;
 }
 
 // One row as typed. A value that starts with two dashes must follow an equals sign.
 static void write_row(struct string_list *out, const struct flag *flag, const void *base) {
     const char *value = (const char *)base + flag->offset;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (flag->type == FLAG_STRING_LIST) {
         const struct string_list *items = (const struct string_list *)(const void *)value;
         if (items->count > 0)
@@ -296,15 +288,13 @@ static void write_row(struct string_list *out, const struct flag *flag, const vo
         flag_format(flag, base, &text);
         const char *written = buffer_string(&text);
         if (strncmp(written, "--", 2) == 0) {
-            char *joined = memory_printf("%s=%s", flag->name, written);
+            OWNED char *joined = memory_printf("%s=%s", flag->name, written);
             string_list_add(out, joined);
-            free(joined);
         } else {
             string_list_add(out, flag->name);
             string_list_add(out, written);
         }
     }
-    buffer_free(&text);
 }
 
 // Puts flags from files before the command's own, where they take effect as before, and drops --config.
@@ -403,12 +393,11 @@ int launch_check(struct launch_command *command, char **journal) {
 static void name_command(const char *path, struct buffer *out) {
     enum { LARGEST_BYTES = 1 << 20 };
     static const char begin[] = "# bevatron launch ";
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     const char *line = path && file_read_all(path, LARGEST_BYTES, &text) == 0 ? strstr(buffer_string(&text), begin) : 0;
     if (line)
         buffer_printf(out, "; %s is meant for `%.*s`", path, (int)strcspn(line + 2, "\r\n"), line + 2);
     error_clear();
-    buffer_free(&text);
 }
 
 static bool asks_for_machines(const struct launch_command *command) {
@@ -422,7 +411,7 @@ static bool asks_for_machines(const struct launch_command *command) {
 
 static int check_ranks(const struct config *config, const struct launch_command *command, int64_t ranks) {
     int64_t parts = config_model_ranks(config);
-    struct buffer example = {0};
+    OWNED_BY(buffer_free) struct buffer example = {0};
     bool is_whole = ranks % parts == 0;
     if (is_whole && asks_for_machines(command))
         return 0;
@@ -436,7 +425,6 @@ static int check_ranks(const struct config *config, const struct launch_command 
                        " ranks (tensor × pipeline × context parallelism), and the job has %" PRId64
                        "; give --nodes N --machine TYPE with %" PRId64 " GPUs or a multiple of it%s",
                        parts, ranks, parts, buffer_string(&example));
-    buffer_free(&example);
     return is_whole ? 0 : -1;
 }
 

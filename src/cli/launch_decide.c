@@ -66,7 +66,7 @@ static int keep(void *context) {
     struct vault *vault = vault_create((int)options->ranks);
     if (!vault)
         return -1;
-    char *path = ranks_memory_path(options->link, getenv("SLURMD_NODENAME"));
+    OWNED char *path = ranks_memory_path(options->link, getenv("SLURMD_NODENAME"));
     int status = make_link(vault_path(vault), path);
     if (status == 0) {
         log_info("holding checkpoints of %d ranks in memory: %s", (int)options->ranks, path);
@@ -74,7 +74,6 @@ static int keep(void *context) {
             continue;
         unlink(path);
     }
-    free(path);
     vault_close(vault);
     return status;
 }
@@ -201,9 +200,8 @@ static int watch(struct view *view, pid_t reader, const char *path, double limit
         }
         double seconds = stall_look(&stall, view->beats);
         if (limit_seconds > 0 && seconds > limit_seconds) {
-            char *text = stall_describe(&view->state, seconds);
+            OWNED char *text = stall_describe(&view->state, seconds);
             say(text);
-            free(text);
             return EXIT_CODE_HANG;
         }
     }
@@ -249,9 +247,8 @@ static int look_once(const char *path, double limit_seconds) {
         seconds = fmin(seconds, clock_seconds() - state.beat_at);
     if (limit_seconds == 0 || seconds <= limit_seconds)
         return EXIT_CODE_OK;
-    char *text = stall_describe(&state, seconds);
+    OWNED char *text = stall_describe(&state, seconds);
     log_error("%s", text);
-    free(text);
     return EXIT_CODE_HANG;
 }
 
@@ -373,10 +370,9 @@ static int run_attempt(const struct restarts_file *file, char **words) {
     }
     if (decision != RESTARTS_AGAIN)
         return EXIT_CODE_NO_PROGRESS;
-    char *line = memory_printf("%s.lifeline", file->path);
+    OWNED char *line = memory_printf("%s.lifeline", file->path);
     if (decides)
         setenv(RANKS_LIFELINE, line, 1);
-    free(line);
     int code = run_command(words, &stopped);
     if (code < 0 || !decides)
         return code;

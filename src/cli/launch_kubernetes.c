@@ -203,13 +203,12 @@ static void choose_resources(const struct kubernetes_options *options, struct ku
 
 // Reads --pod-file; *fields is to be freed in any case.
 static int read_pod_file(const char *path, struct yaml_node *fields) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     *fields = (struct yaml_node){.kind = YAML_MAP};
-    int status = path ? file_read_all(path, LARGEST_POD_FILE, &text) : 0;
-    if (status == 0 && path)
-        status = yaml_tree_parse(fields, buffer_string(&text), text.length, path);
-    buffer_free(&text);
-    return status;
+    if (!path)
+        return 0;
+    TRY(file_read_all(path, LARGEST_POD_FILE, &text));
+    return yaml_tree_parse(fields, buffer_string(&text), text.length, path);
 }
 
 // The file in which a command records its progress; a restarted pod, or the next job, looks for it.
@@ -272,8 +271,8 @@ static void warn_of_losses(const struct kubernetes_job *job, const struct launch
 // The manifest of the job, printed or applied.
 static int send(const struct kubernetes_options *options, struct launch_command *command, const struct config *config,
                 struct kubernetes_job *job) {
-    const char **words = NULL;
-    struct buffer manifest = {0};
+    OWNED const char **words = NULL;
+    OWNED_BY(buffer_free) struct buffer manifest = {0};
     int status = strcmp(command->rest[0], "getdata") == 0 ? getdata_words(options, &words)
                                                           : command_words(options, command, &words);
     job->launch.command = words;
@@ -285,18 +284,15 @@ static int send(const struct kubernetes_options *options, struct launch_command 
         fputs(buffer_string(&manifest), stdout);
     else if (status == 0)
         status = kubectl_apply("job", buffer_string(&manifest));
-    buffer_free(&manifest);
-    free(words);
     return status;
 }
 
 // Checks the command as run in the pods. Returns 0, FLAGS_HELP or -1.
 static int check_command(struct launch_command *command, struct config *config, const struct launch_job *run) {
-    char *journal = NULL;  // a restarted pod continues by itself
+    OWNED char *journal = NULL;  // a restarted pod continues by itself
     command->is_elsewhere = command->takes_machines = true;
     TRY(launch_check_name(command, NULL));
     int checked = launch_check(command, &journal);
-    free(journal);
     if (checked != 0 || !run->is_train)
         return checked;
     TRY(launch_config(config, command, run->nodes * run->ranks_per_node));
@@ -315,7 +311,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     TRY(launch_export(&run->exported, &run->environment));
     char token[SECRET_CHARACTERS + 1];
     TRY(secret_make(token));
-    struct yaml_node fields;
+    OWNED_BY(yaml_tree_free) struct yaml_node fields = {0};
     if (!run->name)
         run->name = memory_string(command->rest[0]);
     run->nodes = run->nodes > 0 ? run->nodes : 1;
@@ -333,7 +329,6 @@ static int launch(void *given_options, struct launch_command *command, struct co
     run->fallback = config->run.save_fallback;
     if (checked == 0)
         status = send(options, command, config, job);
-    yaml_tree_free(&fields);
     if (checked != 0)
         return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
     return status == 0 && run->watch && !run->dry_run ? kubectl_follow(job) : status;

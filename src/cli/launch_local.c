@@ -178,10 +178,9 @@ static int end_ranks(void) {
 
 static void end_stalled(const struct supervised *run, pid_t child, double seconds) {
     struct attempt_end end = {.state = lifeline_look(run->lifeline), .exit_code = EXIT_CODE_HANG};
-    char *text = stall_describe(&end.state, seconds);
+    OWNED char *text = stall_describe(&end.state, seconds);
     log_error("%s", text);
     tell_event(run, "hang", &end, text, false);
-    free(text);
     // The process that started the ranks notices their end and cleans up.
     if (process_signal_below(child, "/proc/self/exe", SIGKILL) == 0)
         kill(child, SIGKILL);
@@ -330,14 +329,13 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
             vault_clear(run->vault);
         after = find_newest(run);
         attempt.resumes_from_memory = after.is_in_memory;
-        char *text = restarts_describe(restarts, decision, &attempt, after.iteration);
+        OWNED char *text = restarts_describe(restarts, decision, &attempt, after.iteration);
         if (text && decision == RESTARTS_AGAIN)
             log_warn("%s", text);
         else if (text) {
             log_error("%s", text);
             tell_event(run, "failed", &end, text, false);
         }
-        free(text);
         if (decision != RESTARTS_AGAIN) {
             *exit_code = restarts_exit_code(decision, end.exit_code);
             return 0;
@@ -352,9 +350,8 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
 static int set_environment(const struct string_list *environment) {
     for (int64_t i = 0; i < environment->count; i++) {
         const char *pair = environment->items[i], *equals = strchr(pair, '=');
-        char *name = equals ? memory_printf("%.*s", (int)(equals - pair), pair) : NULL;
+        OWNED char *name = equals ? memory_printf("%.*s", (int)(equals - pair), pair) : NULL;
         int status = name && *name ? setenv(name, equals + 1, 1) : -1;
-        free(name);
         if (status < 0)
             return error_set_code(EXIT_CODE_USAGE, "--env \"%s\" is not of the form NAME=VALUE", pair);
     }
@@ -383,7 +380,7 @@ static int supervise(const struct launch_job *job, struct launch_command *comman
     char count[24], self[] = "bevatron";
     snprintf(count, sizeof count, "%lld", (long long)job->ranks_per_node);
     launch_command_add(command, "--nproc", count);
-    char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
+    OWNED char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
     const char *folder = session_temporary_folder();
@@ -407,7 +404,6 @@ static int supervise(const struct launch_job *job, struct launch_command *comman
     vault_close(run.vault);
     on_event_close(run.on_event, COMMAND_SECONDS);
     lifeline_free(run.lifeline);
-    free(words);
     return status < 0 ? -1 : exit_code;
 }
 

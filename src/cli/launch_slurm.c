@@ -176,13 +176,12 @@ static int fit_warning(struct slurm_options *options) {
 // Warns of a misspelled path before the job waits in a queue. Not an error: only the job's machines need the data, and
 // a job that this one depends on may create it.
 static void warn_missing(const struct slurm_options *options, const struct config *config) {
-    struct string_list texts = {0};
+    OWNED_BY(string_list_free) struct string_list texts = {0};
     if (options->job.launch.dry_run || options->job.dependency || options->job.container_image)
         return;
     if (text_data_find(&texts, config) < 0)
         log_warn("on this machine: %s; the job will fail if its machines lack it, too", error_message());
     error_clear();
-    string_list_free(&texts);
 }
 
 // Conditions that prevent a launch, and settings that let the run resume by itself later.
@@ -263,12 +262,11 @@ static void tell_stop(const struct slurm_job *job, const struct config *config, 
 }
 
 static void tell_job(const struct slurm_job *job, const char *number, const char *script) {
-    char *log = slurm_log_path(job, number, 1);
+    OWNED char *log = slurm_log_path(job, number, 1);
     fprintf(stderr, "job %s: %s\nlog: %s%s\n", number, script, log,
             job->chain > 0 ? ", then one for each allocation" : "");
     printf("%s\n", number);
     fflush(stdout);
-    free(log);
 }
 
 // Jobs submitted within one second keep separate scripts.
@@ -291,8 +289,8 @@ static int submit(const struct slurm_job *job, const struct config *config, cons
     for (char *c = stamp; *c; c++)
         *c = *c == ' ' || *c == ':' ? '-' : *c;
     stamp[19] = 0;
-    char *path = script_path(job, stamp);
-    struct slurm_ticket ticket = {0};
+    OWNED char *path = script_path(job, stamp);
+    OWNED_BY(slurm_ticket_free) struct slurm_ticket ticket = {0};
     int status = file_make_folders(job->logs), exit_code = EXIT_CODE_OK;
     if (status == 0)
         status = file_write_private(path, script->data, script->length);
@@ -304,8 +302,6 @@ static int submit(const struct slurm_job *job, const struct config *config, cons
     }
     if (status == 0 && job->launch.watch)
         status = slurm_watch(job, &ticket, &exit_code);
-    slurm_ticket_free(&ticket);
-    free(path);
     return status < 0 ? -1 : exit_code;
 }
 
@@ -332,17 +328,13 @@ static int write_job(struct slurm_job *job, struct launch_command *command, cons
     job->logs = logs;
     if (!run->name)
         run->name = memory_string(command->rest[0]);
-    const char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
+    OWNED const char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = run->binary ? run->binary : self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
     run->command = words;
-    struct buffer script = {0};
-    int status = slurm_script(job, &script);
-    if (status == 0)
-        status = submit(job, config, &script);
-    buffer_free(&script);
-    free(words);
-    return status;
+    OWNED_BY(buffer_free) struct buffer script = {0};
+    TRY(slurm_script(job, &script));
+    return submit(job, config, &script);
 }
 
 // srun on a cluster without Pyxis fails at once on an unknown option.
@@ -368,7 +360,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     if (run->ranks_per_node == 0)
         run->ranks_per_node = has_ranks(command) && run->gpus_per_node > 0 ? run->gpus_per_node : 1;
     int64_t ranks = run->nodes * run->ranks_per_node;
-    char *journal = NULL;
+    OWNED char *journal = NULL;
     TRY(launch_check_name(command, "getdata"));
     command->flag_remedy = "options of sbatch go into --sbatch \"…\" or after --";
     TRY(launch_export(&run->exported, &run->environment));
@@ -388,22 +380,18 @@ static int launch(void *given_options, struct launch_command *command, struct co
     job->warning_seconds = run->is_train || journal ? job->warning_seconds : 0;
     job->keeps_memory = run->is_train && config->run.checkpoint_in_memory;
     job->has_mpi = has_mpi(options) && ranks > 1;
-    int exit_code = status == 0 ? write_job(job, command, config) : status < 0 ? -1 : EXIT_CODE_OK;
-    free(journal);
-    return exit_code;
+    return status == 0 ? write_job(job, command, config) : status < 0 ? -1 : EXIT_CODE_OK;
 }
 
 // The words after "--" as one text for --sbatch.
 static char *join_words(int count, char **words) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     buffer_append_string(&text, "--sbatch=");
     for (int i = 0; i < count; i++) {
         buffer_append_string(&text, i > 0 ? " " : "");
         shell_word(&text, words[i]);
     }
-    char *joined = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return joined;
+    return memory_string(buffer_string(&text));
 }
 
 // Takes ownership of the text and returns its address.
@@ -417,7 +405,7 @@ static char *keep(struct string_list *made, char *text) {
 // sign, and the words after the last "--" move before the command's name. An earlier "--" is the command's.
 int cmd_launch_slurm(int argc, char **argv) {
     struct slurm_options options = {0};
-    struct string_list made = {0};
+    OWNED_BY(string_list_free) struct string_list made = {0};
     char **line = memory_alloc(sizeof *line * (size_t)(argc + 2));
     int end = argc - 1, count = 0;
     while (end > 0 && strcmp(argv[end], "--") != 0)
@@ -440,7 +428,6 @@ int cmd_launch_slurm(int argc, char **argv) {
     }
     int exit_code =
         launch_run(&(struct launch_call){.flags = &slurm_command, .options = &options, .launch = launch}, count, line);
-    string_list_free(&made);
     free(line);
     return exit_code;
 }

@@ -43,14 +43,13 @@ static char *notes_folder(const char *base) {
 
 static void find_place(char *place, size_t size) {
     char space[64] = "-";
-    struct buffer start = {0};
+    OWNED_BY(buffer_free) struct buffer start = {0};
     ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
     space[length > 0 ? length : 1] = '\0';
     if (file_read_all("/proc/sys/kernel/random/boot_id", 256, &start) < 0)
         error_clear();
     size_t digits = start.length > 0 ? strcspn(buffer_string(&start), "\n") : 0;
     snprintf(place, size, "%.*s/%s", (int)(digits < 64 ? digits : 64), digits ? buffer_string(&start) : "", space);
-    buffer_free(&start);
 }
 
 // A segment of Open MPI 4 (vader) or 5 (sm) in a line of /proc/PID/maps; NULL if there is none.
@@ -99,11 +98,11 @@ char *mpi_leftovers_note(const char *base, const char *session, const char *job)
     note.start = process_start((pid_t)note.process);
     expect_segments(&note, job);
     find_segments(&note);
-    char *folder = note.start > 0 && (note.count > 0 || session) ? notes_folder(base) : NULL;
+    OWNED char *folder = note.start > 0 && (note.count > 0 || session) ? notes_folder(base) : NULL;
     if (!folder)
         return NULL;
     find_place(note.place, sizeof note.place);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     buffer_printf(&text, "process %ld\nstart %llu\nplace %s\n", note.process, note.start, note.place);
     if (session && !strchr(session, '\n'))
         buffer_printf(&text, "session %s\n", session);
@@ -116,8 +115,6 @@ char *mpi_leftovers_note(const char *base, const char *session, const char *job)
         free(path);
         path = NULL;
     }
-    buffer_free(&text);
-    free(folder);
     return path;
 }
 
@@ -147,11 +144,11 @@ static void take_line(struct note *note, const char *name, const char *value) {
 }
 
 static bool read_note(struct note *note, const char *path) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     *note = (struct note){0};
     bool is_read = file_is_regular(path) && file_read_all(path, NOTE_LIMIT_BYTES, &text) == 0;
     error_clear();
-    char *whole = memory_string(is_read ? buffer_string(&text) : "");
+    OWNED char *whole = memory_string(is_read ? buffer_string(&text) : "");
     for (char *line = whole, *next; *line; line = next) {
         size_t length = strcspn(line, "\n");
         next = line + length + (line[length] == '\n');
@@ -162,8 +159,6 @@ static bool read_note(struct note *note, const char *path) {
             take_line(note, line, value);
         }
     }
-    free(whole);
-    buffer_free(&text);
     return note->process > 1 && note->start > 0 && note->place[0];
 }
 
@@ -174,14 +169,12 @@ static bool is_in_use(const struct note *note) {
     for (struct dirent *entry; processes && !is_used && (entry = readdir(processes));) {
         if (entry->d_name[strspn(entry->d_name, "0123456789")])
             continue;
-        char *path = memory_printf("/proc/%s/maps", entry->d_name);
-        struct buffer maps = {0};
+        OWNED char *path = memory_printf("/proc/%s/maps", entry->d_name);
+        OWNED_BY(buffer_free) struct buffer maps = {0};
         if (file_read_all(path, MAPS_LIMIT_BYTES, &maps) == 0)
             for (int i = 0; i < note->count && !is_used; i++)
                 is_used = strstr(buffer_string(&maps), note->segments[i]) != NULL;
         error_clear();
-        buffer_free(&maps);
-        free(path);
     }
     if (processes)
         closedir(processes);
@@ -214,12 +207,11 @@ static bool remove_session(const struct note *note) {
     struct stat status;
     snprintf(name, sizeof name, "pid.%ld", note->process);
     const char *last = strrchr(note->session, '/');
-    char *parent = file_parent(note->session);
+    OWNED char *parent = file_parent(note->session);
     const char *above = strrchr(parent, '/');
     bool is_session = last && above && note->session[0] == '/' && strcmp(last + 1, name) == 0 &&
                       strncmp(above, "/ompi.", 6) == 0 && lstat(note->session, &status) == 0 &&
                       S_ISDIR(status.st_mode) && status.st_uid == geteuid();
-    free(parent);
     bool is_removed = is_session && file_remove_tree(note->session) == 0;
     error_clear();
     return is_removed;
@@ -241,13 +233,12 @@ void mpi_leftovers_sweep(const char *base) {
     DIR *notes = folder ? opendir(folder) : NULL;
     find_place(place, sizeof place);
     for (struct dirent *entry; notes && (entry = readdir(notes));) {
-        char *path = file_join(folder, entry->d_name);
+        OWNED char *path = file_join(folder, entry->d_name);
         struct note note;
         // For a note from another container it is unknown whether its processes live.
         if (entry->d_name[0] != '.' && read_note(&note, path) && strcmp(note.place, place) == 0 &&
             process_start((pid_t)note.process) != note.start && !is_in_use(&note))
             clean_up(&note, path);
-        free(path);
     }
     if (notes)
         closedir(notes);

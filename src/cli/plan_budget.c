@@ -98,16 +98,14 @@ static bool names_data(const struct config *base) {
 }
 
 static int write_best(const struct plan_search *options, const struct layout_search *search) {
-    struct buffer file = {0};
+    OWNED_BY(buffer_free) struct buffer file = {0};
     if (!options->write)
         return 0;
     search_write_config(search, &file);
-    int status = file_write_all(options->write, file.data, file.length);
-    buffer_free(&file);
-    if (status == 0)
-        log_info("wrote the flags of the best layout to %s; start it with: bevatron train --config %s%s",
-                 options->write, options->write, names_data(options->base) ? "" : "; add --data-path");
-    return status;
+    TRY(file_write_all(options->write, file.data, file.length));
+    log_info("wrote the flags of the best layout to %s; start it with: bevatron train --config %s%s", options->write,
+             options->write, names_data(options->base) ? "" : "; add --data-path");
+    return 0;
 }
 
 // Prints the results, writes the file, closes the search and frees the text. Returns status, or the file's.
@@ -143,10 +141,8 @@ static int give(struct config *config, const char *flag, const char *value) {
 }
 
 static int give_number(struct config *config, const char *flag, int64_t value) {
-    char *text = memory_printf("%" PRId64, value);
-    int status = give(config, flag, text);
-    free(text);
-    return status;
+    OWNED char *text = memory_printf("%" PRId64, value);
+    return give(config, flag, text);
 }
 
 static int give_shape(struct config *config, const struct budget_size *size) {
@@ -166,10 +162,8 @@ static int give_length(const struct plan_budget_choice *choice, double parameter
     struct flag_table table = config_flag_table(0);
     struct config *config = choice->config;
     double batch = (double)config->run.global_batch_size * (double)config->run.seq_length;
-    char *text = memory_printf("%.0f", fmax(1, round(choice->flops / 6 / parameters / batch)));
-    int status = flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
-    free(text);
-    return status;
+    OWNED char *text = memory_printf("%.0f", fmax(1, round(choice->flops / 6 / parameters / batch)));
+    return flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
 }
 
 // A 16-bit precision of all machines.

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "plan/hardware.h"
 #include "plan/plan.h"
@@ -95,7 +96,7 @@ static void plan_run(const struct planner *planner, const struct config *config,
         machine = &found;
     if (!machine || !is_as_planned(machine, device, ranks, at->local_ranks) || !is_quick(config))
         return;
-    struct config copy;
+    OWNED_BY(config_free) struct config copy = {0};
     struct plan plan;
     config_copy(&copy, config);
     if (plan_hushed(&plan, &(struct plan_options){.config = &copy, .ranks = ranks, .machine = machine}) == 0) {
@@ -105,7 +106,6 @@ static void plan_run(const struct planner *planner, const struct config *config,
     }
     // Not all machines and layouts can be planned; the run continues without a plan.
     error_clear();
-    config_free(&copy);
 }
 
 struct planner planner_open(const struct run_machine *machine) {

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/preflight.h"
@@ -91,14 +92,12 @@ void preflight_bandwidth(struct preflight *flight) {
 // EFA on this machine according to fi_info: -1 if there is no fi_info.
 static int count_efa(void) {
     const char *const words[] = {"fi_info", "-p", "efa", NULL};
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     if (process_run(words, NULL, &result) < 0) {
         error_clear();
         return -1;
     }
-    int count = result.exit_code == 0 ? transport_efa_interfaces(buffer_string(&result.output)) : 0;
-    process_result_free(&result);
-    return count;
+    return result.exit_code == 0 ? transport_efa_interfaces(buffer_string(&result.output)) : 0;
 }
 
 static void say_interfaces(struct preflight *flight) {
@@ -132,7 +131,7 @@ static void say_ports(struct preflight *flight) {
 
 // The network named in this rank's log, or in the user's log file.
 static enum transport network_of(struct preflight *flight, const char *path) {
-    struct buffer log = {0};
+    OWNED_BY(buffer_free) struct buffer log = {0};
     enum transport found = TRANSPORT_UNKNOWN;
     if (file_read_all(path, LONGEST_LOG, &log) == 0)
         found = transport_of_log(buffer_string(&log));
@@ -140,7 +139,6 @@ static enum transport network_of(struct preflight *flight, const char *path) {
         preflight_say_error(flight, "transport");
     else
         error_clear();
-    buffer_free(&log);
     return found;
 }
 
@@ -217,13 +215,12 @@ static int64_t vocab_size_of(const struct preflight *flight) {
 static void look_into(struct preflight *flight, const char *prefix) {
     const struct preflight_options *options = flight->options;
     if (text_source_exists(prefix)) {
-        struct text_source source;
+        OWNED_BY(text_source_close) struct text_source source = {0};
         if (text_source_list(&source, prefix) < 0)
             preflight_say_error(flight, "data");
         else
             preflight_say(flight, VERDICT_OK, "data", "%s: text, which train tokenizes first; files: %" PRId64, prefix,
                           source.files.count);
-        text_source_close(&source);
         return;
     }
     struct index_reader *reader = NULL;
@@ -241,15 +238,13 @@ static void look_into(struct preflight *flight, const char *prefix) {
 }
 
 static void look_into_group(struct preflight *flight, enum split which, int64_t group) {
-    struct data_paths paths = {0};
-    struct blend_list list = {0};
+    OWNED_BY(data_paths_free) struct data_paths paths = {0};
+    OWNED_BY(blend_list_free) struct blend_list list = {0};
     if (data_paths_find_group(&paths, &flight->options->config, which, group) < 0 ||
         (paths.items.count > 0 && blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag) < 0))
         preflight_say_error(flight, "data");
     for (int64_t i = 0; i < list.count; i++)
         look_into(flight, list.prefixes[i]);
-    blend_list_free(&list);
-    data_paths_free(&paths);
 }
 
 static void look_into_split(struct preflight *flight, enum split which) {
@@ -265,18 +260,17 @@ static bool uses_addresses(const struct config *config) {
     bool uses = config->run.save_to || (config->run.load && url_is_remote(config->run.load)) ||
                 (config->run.pretrained_checkpoint && url_is_remote(config->run.pretrained_checkpoint));
     for (int which = SPLIT_TRAIN; which < SPLIT_COUNT; which++) {
-        struct data_paths paths = {0};
+        OWNED_BY(data_paths_free) struct data_paths paths = {0};
         if (data_paths_find(&paths, config, (enum split)which) < 0)
             error_clear();
         for (int64_t i = 0; i < paths.items.count; i++)
             uses = uses || url_is_remote(paths.items.items[i]);
-        data_paths_free(&paths);
     }
     return uses;
 }
 
 void preflight_addresses(struct preflight *flight) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (!uses_addresses(&flight->options->config))
         return;
     if (!http_library()) {
@@ -287,7 +281,6 @@ void preflight_addresses(struct preflight *flight) {
     bool is_found = library_describe(http_library(), &text);
     preflight_say(flight, is_found ? VERDICT_OK : VERDICT_BAD, "libraries", "%s %s", http_library()->name,
                   buffer_string(&text));
-    buffer_free(&text);
 }
 
 void preflight_data(struct preflight *flight) {

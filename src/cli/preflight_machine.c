@@ -39,14 +39,13 @@ static void libraries(struct preflight *flight, bool has_gpus) {
             continue;
         bool is_needed = has_gpus && (id == LIBRARY_CUDA_MODULE || id == LIBRARY_DRIVER || id == LIBRARY_CUBLASLT ||
                                       (id == LIBRARY_NCCL && flight->session->place.size > 1));
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         bool is_found = library_describe(list[i], &text);
         preflight_say(flight,
                       is_found    ? VERDICT_OK
                       : is_needed ? VERDICT_BAD
                                   : VERDICT_NOTE,
                       "libraries", "%s %s", list[i]->name, buffer_string(&text));
-        buffer_free(&text);
     }
 }
 
@@ -54,8 +53,8 @@ void preflight_gpus(struct preflight *flight) {
     const struct preflight_options *options = flight->options;
     const struct machine *machine = options->machine ? machine_look_up(options->machine) : NULL;
     int expected = flag_is_given(&options->given, "--gpus") ? (int)options->gpus : machine ? machine->gpus : 0;
-    struct gpus *gpus = memory_alloc(sizeof *gpus);
-    struct buffer faults = {0};
+    OWNED struct gpus *gpus = memory_alloc(sizeof *gpus);
+    OWNED_BY(buffer_free) struct buffer faults = {0};
     bool has_answer = gpus_query(gpus) == 0;
     int fault_count = has_answer ? gpus_faults(gpus, expected, &faults) : 0;
     if (has_answer && machine && expected > 0)
@@ -79,10 +78,9 @@ void preflight_gpus(struct preflight *flight) {
         preflight_say(flight, VERDICT_NOTE, "gpus", "none");
     }
     if (machine && machine_has_old_gpus(machine)) {
-        struct buffer old = {0};
+        OWNED_BY(buffer_free) struct buffer old = {0};
         machine_describe_old_gpus(machine, &old);
         preflight_say(flight, VERDICT_BAD, "gpus", "%s", buffer_string(&old));
-        buffer_free(&old);
     }
     int usable = cuda_count();
     if (usable < 0)
@@ -91,8 +89,6 @@ void preflight_gpus(struct preflight *flight) {
         preflight_say(flight, VERDICT_BAD, "gpus",
                       "this bevatron cannot use them: the module for GPUs or the driver is missing or does not fit");
     libraries(flight, gpus->count > 0);
-    buffer_free(&faults);
-    free(gpus);
 }
 
 // Memory read by network cards must be pinned: EFA and InfiniBand register it.
@@ -183,8 +179,8 @@ static void say_speed(struct preflight *flight, const char *what, double seconds
 static int try_speed(struct preflight *flight, const char *folder) {
     const struct preflight_options *options = flight->options;
     TRY(file_make_folders(folder));
-    char *name = file_join(folder, "preflight"), *path = file_temporary_name(name);
-    char *piece = memory_alloc(PIECE_BYTES);
+    OWNED char *name = file_join(folder, "preflight"), *path = file_temporary_name(name);
+    OWNED char *piece = memory_alloc(PIECE_BYTES);
     // Incompressible bytes, for compressing file systems.
     for (uint64_t i = 0, x = 88172645463325252u; i < PIECE_BYTES; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
@@ -200,9 +196,6 @@ static int try_speed(struct preflight *flight, const char *folder) {
         close(file);
         unlink(path);
     }
-    free(piece);
-    free(path);
-    free(name);
     if (status == 0) {
         say_speed(flight, "writes", writing, options->min_write_mb);
         say_speed(flight, "reads", reading, options->min_read_mb);

@@ -196,7 +196,7 @@ int ranks_check_mpi(const struct launched_ranks *ranks, int size) {
 }
 
 char *ranks_memory_path(const char *path, const char *node) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (!path || !*path)
         return NULL;
     for (const char *at = path; *at; at++) {
@@ -207,7 +207,5 @@ char *ranks_memory_path(const char *path, const char *node) {
             buffer_append_byte(&text, *at);
         }
     }
-    char *result = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return result;
+    return memory_string(buffer_string(&text));
 }

@@ -83,7 +83,7 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     int cores = pool_available_processors();
     snprintf(count, sizeof count, "%d", nproc);
     snprintf(share, sizeof share, "slot:PE=%d", cores / nproc > 0 ? cores / nproc : 1);
-    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 16));
+    OWNED const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 16));
     int n = 0;
     command[n++] = "mpirun";
     if (mark) {
@@ -124,7 +124,6 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
     execvp("mpirun", (char *const *)command);
     int why = errno;
-    free(command);
     return error_set("cannot start mpirun: %s; install Open MPI (apt install openmpi-bin), or leave out --nproc",
                      strerror(why));
 }
@@ -172,10 +171,9 @@ static void await_ranks(pid_t mpirun, int nproc, int number) {
 // A file that ranks make read-only once they are connected; NULL if it cannot be created. A killed launcher leaves it,
 // and the next one removes it.
 static char *make_mark(void) {
-    char *stem = memory_printf("%s/bevatron-ranks", session_temporary_folder());
+    OWNED char *stem = memory_printf("%s/bevatron-ranks", session_temporary_folder());
     file_sweep(stem);
     char *path = file_temporary_name(stem);
-    free(stem);
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file >= 0) {
         close(file);
@@ -315,13 +313,12 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
 // happened yet.
 static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
-    char *mark = make_mark();
+    OWNED char *mark = make_mark();
     bool is_ending = false;
     int code = run_once(line, nproc, mark, &is_ending);
     bool has_started = mark ? is_touched(mark) : true;
     if (mark)
         unlink(mark);
-    free(mark);
     if (code > 0 && !has_started && !is_ending)
         code = run_once(line, nproc, NULL, &is_ending);
     if (code < 0)
@@ -412,7 +409,7 @@ static int fork_ranks(const struct launched_ranks *ranks, int nproc, const struc
     char path[4096];
     TRY(own_path(path, sizeof path));
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
-    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 4));
+    OWNED const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 4));
     command[append_words(command, path, line)] = NULL;
     pid_t own = getpid(), *children = memory_alloc(sizeof *children * (size_t)nproc);
     int status = 0;
@@ -432,7 +429,6 @@ static int fork_ranks(const struct launched_ranks *ranks, int nproc, const struc
     if (status == 0)
         *exit_code = wait_for_ranks(children, nproc, ranks->node * nproc);
     free(children);
-    free(command);
     return status;
 }
 

@@ -38,7 +38,7 @@ struct ranks_watch {
 // The rank of a process from its launcher's variables; -1 if there is none.
 static int rank_of(pid_t process) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK="};
-    struct buffer all = {0};
+    OWNED_BY(buffer_free) struct buffer all = {0};
     char path[64];
     int rank = -1;
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)process);
@@ -49,13 +49,12 @@ static int rank_of(pid_t process) {
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
             if (strncmp(at, names[i], strlen(names[i])) == 0)
                 rank = (int)strtol(at + strlen(names[i]), NULL, 10);
-    buffer_free(&all);
     return rank;
 }
 
 // Opens all ranks that exist.
 static void find_ranks(struct ranks_watch *watch) {
-    pid_t *found;
+    OWNED pid_t *found = NULL;
     int count = process_list_below(watch->options.mpirun, watch->options.program, &found);
     watch->ranks = memory_alloc(sizeof *watch->ranks * (size_t)(count + 1));
     watch->polls = memory_alloc(sizeof *watch->polls * (size_t)(count + 1));
@@ -68,7 +67,6 @@ static void find_ranks(struct ranks_watch *watch) {
         watch->polls[watch->count++] = (struct pollfd){.fd = file, .events = POLLIN};
     }
     watch->polls[watch->count] = (struct pollfd){.fd = watch->ends[0], .events = POLLIN};
-    free(found);
 }
 
 static void name_ended(struct ranks_watch *watch) {

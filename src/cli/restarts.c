@@ -33,7 +33,7 @@ double stall_look(struct stall *stall, int64_t beats) {
 }
 
 char *stall_describe(const struct lifeline_state *state, double seconds) {
-    struct buffer place = {0};
+    OWNED_BY(buffer_free) struct buffer place = {0};
     if (state->iteration >= 0)
         buffer_printf(&place, " after iteration %lld", (long long)state->iteration);
     else if (!state->is_attached)
@@ -42,7 +42,6 @@ char *stall_describe(const struct lifeline_state *state, double seconds) {
         buffer_printf(&place, ", %s", state->phase);
     char *text = memory_printf("the run has completed nothing for %.0f s%s; ending it (--progress-timeout-minutes)",
                                seconds, buffer_string(&place));
-    buffer_free(&place);
     return text;
 }
 
@@ -118,25 +117,23 @@ static int read_fields(struct restarts_state *state, const struct json *root) {
 }
 
 int restarts_state_read(struct restarts_state *state, const char *text, size_t length, const char *name) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     *state = (struct restarts_state){0};
     TRY(json_parse(&root, text, length, name));
     int status = read_fields(state, root);
     if (status < 0)
         error_set("%s is not a state of restarts: %s", name, error_message());
-    json_free(root);
     return status;
 }
 
 // A damaged file loses only the counts so far, never the run.
 static void read_state(const struct restarts_file *file, struct restarts_state *state) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     bool is_read = file_is_regular(file->path) && file_read_all(file->path, STATE_LIMIT_BYTES, &text) == 0 &&
                    restarts_state_read(state, buffer_string(&text), text.length, file->path) == 0;
     if (!is_read && file_exists(file->path))
         log_warn("counting restarts from the beginning: %s", error_message());
     error_clear();
-    buffer_free(&text);
     if (!is_read || strcmp(state->job, file->job) != 0)
         *state = (struct restarts_state){0};
     snprintf(state->job, sizeof state->job, "%s", file->job);
@@ -147,13 +144,10 @@ static void read_state(const struct restarts_file *file, struct restarts_state *
 }
 
 static int write_state(const struct restarts_file *file, const struct restarts_state *state) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     restarts_state_write(state, &text);
-    int status = file_make_parent(file->path);
-    if (status == 0)
-        status = file_write_here(file->path, text.data, text.length);
-    buffer_free(&text);
-    return status;
+    TRY(file_make_parent(file->path));
+    return file_write_here(file->path, text.data, text.length);
 }
 
 // Progress of the run: the iteration of its newest checkpoint, or a hash of its journal.
@@ -183,7 +177,7 @@ static char *lifeline_of(const struct restarts_file *file) {
 static void tell(const struct restarts_file *file, const struct restarts *restarts, enum restarts_decision decision,
                  const struct restarts_attempt *attempt, const char *progress) {
     int64_t checkpoint = file->save && strcmp(progress, "none") != 0 ? strtoll(progress, NULL, 10) : -1;
-    char *text = NULL;
+    OWNED char *text = NULL;
     if (!file->journal)
         text = restarts_describe(restarts, decision, attempt, checkpoint);
     else if (decision == RESTARTS_STUCK)
@@ -192,7 +186,6 @@ static void tell(const struct restarts_file *file, const struct restarts *restar
         log_warn("%s", text);
     else if (text)
         log_error("%s", text);
-    free(text);
 }
 
 // Decides on the attempt that is running according to the state, and tells the user.
@@ -240,10 +233,9 @@ int restarts_file_begin(const struct restarts_file *file, enum restarts_decision
     state.is_running = *decision == RESTARTS_AGAIN;
     find_progress(file, state.progress, sizeof state.progress);
     TRY(write_state(file, &state));
-    char *path = lifeline_of(file);
+    OWNED char *path = lifeline_of(file);
     if (!lifeline_make(path))
         log_debug("cannot create %s", path);
-    free(path);
     return 0;
 }
 
@@ -372,14 +364,13 @@ int restarts_exit_code(enum restarts_decision decision, int exit_code) {
 }
 
 static int64_t newest_in(const char *folder) {
-    char *path = NULL;
+    OWNED char *path = NULL;
     int64_t iteration = -1;
     struct contents contents;
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
     if (folder && contents_look(&contents, folder, -1) == 0 && contents.owner == OWNER_OURS &&
         contents.iteration >= 0 && checkpoint_find(&find, &path, &iteration) < 0)
         iteration = -1;
-    free(path);
     return iteration;
 }
 

@@ -28,7 +28,7 @@
 static int find_cache(const struct config *config, const char *url, char **folder) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *slash = strrchr(url, '/');
-    char *root = NULL;
+    OWNED char *root = NULL;
     if (config->run.checkpoint_cache_path)
         root = memory_string(config->run.checkpoint_cache_path);
     else if (cache && *cache == '/')
@@ -38,10 +38,8 @@ static int find_cache(const struct config *config, const char *url, char **folde
     else
         return error_set_code(EXIT_CODE_USAGE, "%s is downloaded to a folder; give one with --checkpoint-cache-path",
                               url);
-    char *name = memory_printf("%s-%016" PRIx64, slash ? slash + 1 : url, hash_bytes(url, strlen(url), 0));
+    OWNED char *name = memory_printf("%s-%016" PRIx64, slash ? slash + 1 : url, hash_bytes(url, strlen(url), 0));
     *folder = file_join(root, name);
-    free(name);
-    free(root);
     return 0;
 }
 
@@ -83,11 +81,10 @@ static int fetch(const struct config *config, const struct load_place *place, in
         return 0;
     }
     struct checkpoint_cached cached;
-    char *cache = NULL;
+    OWNED char *cache = NULL;
     TRY(find_cache(config, *place->flag, &cache));
     fetch.folder = cache;
     int status = checkpoint_fetch_cached(&fetch, &cached);
-    free(cache);
     TRY(status);
     *folder = cached.folder;
     *place->hold = cached.hold;
@@ -188,7 +185,7 @@ int remote_load(struct config *config, struct session *session, bool must_exist)
 
 // The end-of-document token is chosen separately: the tokenizers are compared as if it were the checkpoint's.
 static void warn_of_tokenizer(const struct saved_model *model, const struct config *config) {
-    struct json *then = NULL;
+    OWNED struct json *then = NULL;
     struct tokenizer *alike = NULL;
     struct tokenizer_options options = tokenizer_options_of(config);
     if (state_read_config(&then, model->found.path) == 0 && then) {
@@ -201,7 +198,6 @@ static void warn_of_tokenizer(const struct saved_model *model, const struct conf
     error_clear();
     identity_warn_of_tokenizer(alike ? alike : model->tokenizer, model->found.path);
     tokenizer_free(alike);
-    json_free(then);
 }
 
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use) {

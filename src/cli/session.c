@@ -151,7 +151,7 @@ static int complete(const struct session_flags *flags, struct ranks_command *ran
 }
 
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code) {
-    struct string_list notes = {0}, words = {0};
+    OWNED_BY(string_list_free) struct string_list notes = {0}, words = {0};
     int status = flags_read(flags->command, flags->options,
                             (struct flag_line){.argc = flags->argc, .argv = flags->argv, .notes = &notes});
     struct ranks_command ranks = {
@@ -177,8 +177,6 @@ int session_begin(struct session *session, const struct session_flags *flags, in
         flags_say_notes(&notes);
     if (!is_over && status == 0)
         status = check_nproc(session, flags);
-    string_list_free(&notes);
-    string_list_free(&words);
     if (ranks.argv != flags->argv)
         free(ranks.argv);
     if (is_over)
@@ -205,8 +203,8 @@ static int check_same_flags(const struct session *session, const struct config *
     if (group_size(all) == 1)
         return 0;
     size_t count = flag_count(&table.rows);
-    int64_t *digests = memory_alloc(sizeof *digests * count), *own = memory_alloc(sizeof *own * count);
-    struct buffer text = {0};
+    OWNED int64_t *digests = memory_alloc(sizeof *digests * count), *own = memory_alloc(sizeof *own * count);
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (size_t i = 0; i < count; i++) {
         const struct flag *flag = flag_at(&table.rows, i);
         bool is_own_affair = flag->type == FLAG_GROUP || strcmp(flag->name, "--threads") == 0;
@@ -228,9 +226,6 @@ static int check_same_flags(const struct session *session, const struct config *
             error_set("rank %d was started with %s %s, and rank 0 with another value; give all ranks the same flags",
                       session->place.rank, flag->name, buffer_string(&text));
     }
-    buffer_free(&text);
-    free(digests);
-    free(own);
     return status;
 }
 
@@ -295,7 +290,7 @@ int session_meet_early(struct session *session, const struct config *config) {
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
     choose_secret(session, config, &meeting);
-    char *algorithm_cache = device_times_algorithms(config->machine.device) ? find_algorithm_cache() : NULL;
+    OWNED char *algorithm_cache = device_times_algorithms(config->machine.device) ? find_algorithm_cache() : NULL;
     struct device_options options = {.name = config->machine.device,
                                      .threads = choose_threads(config, &session->place),
                                      .cpu_kernels = config->machine.cpu_kernels,
@@ -307,7 +302,6 @@ int session_meet_early(struct session *session, const struct config *config) {
     struct phase *phase = phase_begin("opening the device");
     int status = device_open(&session->device, &options);
     phase_end(phase);
-    free(algorithm_cache);
     TRY(status);
     phase = session->place.size > 1 ? phase_begin("connecting the ranks") : NULL;
     status = world_open(

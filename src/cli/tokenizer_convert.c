@@ -5,6 +5,7 @@
 #include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,15 +52,12 @@ static int read_more(struct buffer *input) {
 
 // Converts a text or a line, and writes the result.
 static int convert_piece(const struct conversion *conversion, const char *text, size_t length) {
-    struct buffer out = {0};
-    int status = conversion->convert(conversion->context, text, length, &out);
-    if (status == 0) {
-        if (conversion->lines)
-            buffer_append_byte(&out, '\n');
-        fwrite(buffer_string(&out), 1, out.length, stdout);
-    }
-    buffer_free(&out);
-    return status;
+    OWNED_BY(buffer_free) struct buffer out = {0};
+    TRY(conversion->convert(conversion->context, text, length, &out));
+    if (conversion->lines)
+        buffer_append_byte(&out, '\n');
+    fwrite(buffer_string(&out), 1, out.length, stdout);
+    return 0;
 }
 
 static int too_long(const struct conversion *conversion, int64_t line) {
@@ -114,10 +112,8 @@ static int convert_all(const struct conversion *conversion, struct buffer *input
 }
 
 static int convert_input(const struct conversion *conversion) {
-    struct buffer input = {0};
-    int status = convert_all(conversion, &input);
-    buffer_free(&input);
-    return status;
+    OWNED_BY(buffer_free) struct buffer input = {0};
+    return convert_all(conversion, &input);
 }
 
 struct encoding {
@@ -139,13 +135,12 @@ static int encode_text(void *context, const char *text, size_t length, struct bu
 
 static int encode_json(void *context, const char *line, size_t length, struct buffer *out) {
     struct encoding *encoding = context;
-    struct json *text;
+    OWNED struct json *text = NULL;
     TRY(json_parse(&text, line, length, "standard input"));
     encoding->ids.count = 0;
     int status = text->type == JSON_STRING
                      ? tokenizer_encode(encoding->encoder, text->string, text->length, &encoding->ids)
                      : error_set_code(EXIT_CODE_BAD_DATA, "a line of --json-lines must be a string");
-    json_free(text);
     TRY(status);
     struct json_writer json = {.out = out};
     json_begin_array(&json);
@@ -157,7 +152,7 @@ static int encode_json(void *context, const char *line, size_t length, struct bu
 
 static int run_encode(void *opaque) {
     const struct convert_options *options = opaque;
-    struct tokenizer *tokenizer;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct encoding encoding = {.end_line = !options->lines};
     int status = tokenizer_encoder_create(&encoding.encoder, tokenizer);
@@ -171,7 +166,6 @@ static int run_encode(void *opaque) {
         status = convert_input(&conversion);
     token_list_free(&encoding.ids);
     tokenizer_encoder_free(encoding.encoder);
-    tokenizer_free(tokenizer);
     return status;
 }
 
@@ -199,18 +193,15 @@ static int read_ids(const char *text, size_t length, struct token_list *ids) {
 }
 
 static int decode_ids(void *context, const char *text, size_t length, struct buffer *out) {
-    struct token_list ids = {0};
-    int status = read_ids(text, length, &ids);
-    if (status == 0)
-        status = tokenizer_decode(context, ids.ids, ids.count, out);
-    token_list_free(&ids);
-    return status;
+    OWNED_BY(token_list_free) struct token_list ids = {0};
+    TRY(read_ids(text, length, &ids));
+    return tokenizer_decode(context, ids.ids, ids.count, out);
 }
 
 static int decode_json(void *context, const char *line, size_t length, struct buffer *out) {
-    struct token_list ids = {0};
-    struct buffer text = {0};
-    struct json *array;
+    OWNED_BY(token_list_free) struct token_list ids = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *array = NULL;
     TRY(json_parse(&array, line, length, "standard input"));
     int status = array->type == JSON_ARRAY ? 0 : -1;
     for (size_t i = 0; status == 0 && i < array->count; i++) {
@@ -227,15 +218,12 @@ static int decode_json(void *context, const char *line, size_t length, struct bu
     struct json_writer json = {.out = out};
     if (status == 0)
         json_string(&json, buffer_string(&text), text.length);
-    json_free(array);
-    token_list_free(&ids);
-    buffer_free(&text);
     return status;
 }
 
 static int run_decode(void *opaque) {
     const struct convert_options *options = opaque;
-    struct tokenizer *tokenizer;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     const struct conversion conversion = {
         .lines = options->lines || options->json_lines,
@@ -243,9 +231,7 @@ static int run_decode(void *opaque) {
         .convert = options->json_lines ? decode_json : decode_ids,
         .context = tokenizer,
     };
-    int status = convert_input(&conversion);
-    tokenizer_free(tokenizer);
-    return status;
+    return convert_input(&conversion);
 }
 
 const struct command cmd_tokenizer_encode = {

@@ -68,3 +68,7 @@ int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokeniz
     struct tokenizer_options options = tokenizer_options_from_flags(flags);
     return tokenizer_open(tokenizer, &options);
 }
+
+void tokenizer_drop(struct tokenizer **tokenizer) {
+    tokenizer_free(*tokenizer);
+}

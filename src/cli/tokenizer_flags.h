@@ -26,5 +26,6 @@ struct flag_table tokenizer_flag_table(size_t base);
 // Their values; the strings remain the flags'.
 struct tokenizer_options tokenizer_options_from_flags(const struct tokenizer_flags *flags);
 int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags);
+void tokenizer_drop(struct tokenizer **tokenizer);  // for OWNED_BY
 
 #endif

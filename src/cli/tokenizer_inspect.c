@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
@@ -35,9 +36,8 @@ static const struct flag save_rows[] = {
 static int check_output(const char *folder) {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *path = file_join(folder, names[i]);
+        OWNED char *path = file_join(folder, names[i]);
         bool exists = file_exists(path);
-        free(path);
         if (exists)
             return error_set("%s already has a %s; give another --output, or remove it", folder, names[i]);
     }
@@ -46,18 +46,15 @@ static int check_output(const char *folder) {
 
 static int run_convert(void *opaque) {
     const struct save_options *options = opaque;
-    struct tokenizer *tokenizer;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     TRY(check_output(options->output));
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct hf_roles roles = hf_save_roles(tokenizer);
-    int status = file_make_folders(options->output);
-    if (status == 0)
-        status = hf_save_folder(tokenizer, &roles, options->output);
-    if (status == 0)
-        printf("wrote %s/tokenizer.json (%" PRId64 " tokens), tokenizer_config.json and special_tokens_map.json\n",
-               options->output, tokenizer_vocab_size(tokenizer));
-    tokenizer_free(tokenizer);
-    return status;
+    TRY(file_make_folders(options->output));
+    TRY(hf_save_folder(tokenizer, &roles, options->output));
+    printf("wrote %s/tokenizer.json (%" PRId64 " tokens), tokenizer_config.json and special_tokens_map.json\n",
+           options->output, tokenizer_vocab_size(tokenizer));
+    return 0;
 }
 
 const struct command cmd_tokenizer_convert = {
@@ -99,7 +96,7 @@ struct token_survey {
 };
 
 static void survey(const struct tokenizer *tokenizer, struct token_survey *report) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     *report = (struct token_survey){0};
     for (int64_t i = 0; i < tokenizer_vocab_size(tokenizer); i++) {
         int32_t id = (int32_t)i;
@@ -112,11 +109,10 @@ static void survey(const struct tokenizer *tokenizer, struct token_survey *repor
             report->longest_bytes = text.length;
         }
     }
-    buffer_free(&text);
 }
 
 static void list_tokens(const struct tokenizer *tokenizer) {
-    struct buffer text = {0}, line = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0}, line = {0};
     for (int64_t i = 0; i < tokenizer_vocab_size(tokenizer); i++) {
         int32_t id = (int32_t)i;
         buffer_clear(&text);
@@ -129,8 +125,6 @@ static void list_tokens(const struct tokenizer *tokenizer) {
         json_string(&json, buffer_string(&text), text.length);
         printf("%" PRId32 "\t%s\n", id, buffer_string(&line));
     }
-    buffer_free(&text);
-    buffer_free(&line);
 }
 
 struct number {
@@ -143,7 +137,7 @@ enum { MOST_NUMBERS = 12 };
 // Special tokens that are not in the vocabulary are left out.
 static size_t list_numbers(const struct tokenizer *tokenizer, const struct token_survey *report,
                            struct number *numbers) {
-    struct sample_vocabulary special;
+    OWNED_BY(sample_vocabulary_free) struct sample_vocabulary special = {0};
     sample_vocabulary_make(&special, tokenizer);
     const struct number all[MOST_NUMBERS] = {{"vocab_size", tokenizer_vocab_size(tokenizer)},
                                              {"end_of_document", tokenizer_eod(tokenizer)},
@@ -162,7 +156,6 @@ static size_t list_numbers(const struct tokenizer *tokenizer, const struct token
     for (size_t i = 0; i < MOST_NUMBERS; i++)
         if (i < always || all[i].value >= 0)
             numbers[count++] = all[i];
-    sample_vocabulary_free(&special);
     return count;
 }
 
@@ -176,7 +169,7 @@ static void print_report(const struct tokenizer *tokenizer, const struct token_s
         printf("%-20s %s\n", "unicode", UNICODE_VERSION);
         return;
     }
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_put_string(&json, "type", tokenizer_type(tokenizer));
@@ -185,12 +178,11 @@ static void print_report(const struct tokenizer *tokenizer, const struct token_s
     json_put_string(&json, "unicode", UNICODE_VERSION);
     json_end_object(&json);
     puts(text.data);
-    buffer_free(&text);
 }
 
 static int run_inspect(void *opaque) {
     const struct inspect_options *options = opaque;
-    struct tokenizer *tokenizer;
+    OWNED_BY(tokenizer_drop) struct tokenizer *tokenizer = NULL;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     if (options->tokens) {
         list_tokens(tokenizer);
@@ -199,7 +191,6 @@ static int run_inspect(void *opaque) {
         survey(tokenizer, &report);
         print_report(tokenizer, &report, options->json);
     }
-    tokenizer_free(tokenizer);
     return 0;
 }
 

@@ -51,7 +51,7 @@ static const struct flag dictionary_rows[] = {
 
 // No word crosses a line end, and chunks are whole lines.
 static int count_words(struct byte_table *words, const struct dictionary_options *options) {
-    struct string_list files = {0};
+    OWNED_BY(string_list_free) struct string_list files = {0};
     struct line_reader *lines = NULL;
     struct line_chunk chunk = {0};
     int status = inputs_expand(&files, &options->input);
@@ -67,33 +67,26 @@ static int count_words(struct byte_table *words, const struct dictionary_options
     }
     line_reader_close(lines);
     buffer_free(&chunk.text);
-    string_list_free(&files);
     return status;
 }
 
 static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
-    struct byte_table words = {0};
-    struct buffer text = {0};
+    OWNED_BY(byte_table_free) struct byte_table words = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     remote_set_endpoint(options->endpoint_url);
     TRY(file_check_output(options->output, "a dictionary", fairseq_dictionary_begins));
     TRY(file_make_parent(options->output));
-    int status = count_words(&words, options);
-    if (status == 0) {
-        struct fairseq_build build = {options->threshold, options->most_words, options->multiple};
-        fairseq_build_dictionary(&words, &build, &text);
-        status = file_write_all(options->output, buffer_string(&text), text.length);
-    }
-    if (status == 0) {
-        int64_t count = 0;
-        for (size_t i = 0; i < text.length; i++)
-            count += text.data[i] == '\n';
-        printf("wrote %s: %" PRId64 " symbols with the special ones, of %" PRId64 " different words\n", options->output,
-               count + FAIRSEQ_SPECIALS, words.count);
-    }
-    byte_table_free(&words);
-    buffer_free(&text);
-    return status;
+    TRY(count_words(&words, options));
+    struct fairseq_build build = {options->threshold, options->most_words, options->multiple};
+    fairseq_build_dictionary(&words, &build, &text);
+    TRY(file_write_all(options->output, buffer_string(&text), text.length));
+    int64_t count = 0;
+    for (size_t i = 0; i < text.length; i++)
+        count += text.data[i] == '\n';
+    printf("wrote %s: %" PRId64 " symbols with the special ones, of %" PRId64 " different words\n", options->output,
+           count + FAIRSEQ_SPECIALS, words.count);
+    return 0;
 }
 
 const struct command cmd_tokenizer_dictionary = {
@@ -235,16 +228,13 @@ static int train_on(const struct tokenizer_train_options *options, const struct 
         .min_frequency = options->min_frequency,
         .show_progress = true,
     };
-    struct bpe_merges merges;
-    int status = bpe_train(&merges, words, &training);
-    if (status == 0 && merges.token_count + 1 < options->vocab_size)
+    OWNED_BY(bpe_merges_free) struct bpe_merges merges = {0};
+    TRY(bpe_train(&merges, words, &training));
+    if (merges.token_count + 1 < options->vocab_size)
         log_warn("no more pairs occur %" PRId64 " times: the vocabulary has %" PRId64 " tokens, not %" PRId64
                  "; use more text or a smaller --min-frequency",
                  options->min_frequency, merges.token_count + 1, options->vocab_size);
-    if (status == 0)
-        status = save_trained(outputs, &merges);
-    bpe_merges_free(&merges);
-    return status;
+    return save_trained(outputs, &merges);
 }
 
 static int run_train(void *opaque) {
@@ -262,7 +252,7 @@ static int run_train(void *opaque) {
         .line_limit = (size_t)options->max_line_bytes,
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
     };
-    struct byte_table words = {0};
+    OWNED_BY(byte_table_free) struct byte_table words = {0};
     struct bpe_corpus_summary summary;
     struct outputs outputs = {0};
     int status = prepare_outputs(&outputs, options);
@@ -275,7 +265,6 @@ static int run_train(void *opaque) {
     }
     if (status < 0)
         remove_new_folders(&outputs);
-    byte_table_free(&words);
     free_outputs(&outputs);
     return status;
 }

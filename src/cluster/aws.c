@@ -218,7 +218,7 @@ static void last_line(const char *text, struct buffer *out) {
 
 static int refused(const char *program, const char *verb, const struct json *answer,
                    const struct process_result *result) {
-    struct buffer complaint = {0};
+    OWNED_BY(buffer_free) struct buffer complaint = {0};
     if (answer)
         collect(answer, &complaint);
     if (complaint.length == 0)
@@ -227,7 +227,6 @@ static int refused(const char *program, const char *verb, const struct json *ans
     int status = remedy  ? error_set("%s %s: %s; %s", program, verb, text, remedy)
                  : *text ? error_set("%s %s: %s", program, verb, text)
                          : error_set("%s %s failed with exit code %d and no message", program, verb, result->exit_code);
-    buffer_free(&complaint);
     return status;
 }
 

@@ -45,7 +45,7 @@ static int refused(const char *what, const char *complaint) {
 
 int kubectl_apply(const char *what, const char *manifest) {
     const char *const words[] = {"kubectl", "apply", "-f", "-", NULL};
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     if (process_run(words, manifest, &result) < 0)
         return error_set("%s; install it, or print the manifest with --dry-run and apply it elsewhere",
                          error_message());
@@ -54,7 +54,6 @@ int kubectl_apply(const char *what, const char *manifest) {
         fputs(buffer_string(&result.output), stderr);
     else
         status = refused(what, buffer_string(&result.errors));
-    process_result_free(&result);
     return status;
 }
 
@@ -78,14 +77,13 @@ static int wait_for_pod(const char *selector, const char *flag, const char *name
                                flag,      name_space, NULL};
     enum { PAUSE = 2, MINUTE = 60 };
     for (int64_t waited = 0;; waited += PAUSE) {
-        struct process_result result;
+        OWNED_BY(process_result_free) struct process_result result = {0};
         TRY(process_run(get, NULL, &result));
         const char *phase = buffer_string(&result.output);
         bool has_begun = result.exit_code == 0 && *phase && !strstr(phase, "Pending");
         int status = result.exit_code == 0 ? 0
                                            : error_set("the job exists, but kubectl cannot find its pods: %s",
                                                        buffer_string(&result.errors));
-        process_result_free(&result);
         if (status < 0 || has_begun)
             return status;
         if (waited % MINUTE == 0 && waited > 0)
@@ -96,16 +94,13 @@ static int wait_for_pod(const char *selector, const char *flag, const char *name
 
 // Waits for the first rank's pod, then this process becomes kubectl logs.
 int kubectl_follow(const struct kubernetes_job *job) {
-    char *selector = first_pod(job);
+    OWNED char *selector = first_pod(job);
     const char *name_space = job->name_space;
     const char *flag = job->name_space ? "-n" : "--v=0";
-    if (wait_for_pod(selector, flag, name_space) < 0) {
-        free(selector);
+    if (wait_for_pod(selector, flag, name_space) < 0)
         return -1;
-    }
     const char *const logs[] = {"kubectl", "logs", "-f", "--tail=-1", "-l", selector, flag, name_space, NULL};
     fflush(NULL);
     execvp("kubectl", (char *const *)(uintptr_t)logs);
-    free(selector);
     return error_set("cannot start kubectl: %s", strerror(errno));
 }

@@ -401,12 +401,11 @@ static void rename_container(struct yaml_node *fields, const char *name) {
 // The spec merged with the user's fields: the written text is read again as a tree.
 static void merged_spec(struct yaml_node *whole, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
                         bool has_command) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct yaml alone = {.out = &text};
     struct yaml_node wanted = {.kind = YAML_MAP}, copy = {.kind = YAML_MAP};
     spec(&alone, job, pod, has_command);
     CHECK(yaml_tree_parse(whole, buffer_string(&text), text.length, "the pod") == 0);
-    buffer_free(&text);
     if (!job->pod_fields)
         return;
     yaml_tree_merge(&copy, job->pod_fields);
@@ -431,10 +430,9 @@ void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const stru
                     bool has_command) {
     yaml_map(y, "template");
     if (job->pod_fields && !pod->is_launcher) {
-        struct yaml_node whole;
+        OWNED_BY(yaml_tree_free) struct yaml_node whole = {0};
         merged_spec(&whole, job, pod, has_command);
         yaml_members(y, &whole);
-        yaml_tree_free(&whole);
     } else {
         spec(y, job, pod, has_command);
     }

@@ -123,7 +123,7 @@ static bool is_dash(const char *text) {
 // A scalar that ends at one of the terminators (inside flow lists and maps) or with the line.
 static int read_scalar(const struct yaml_reader *reader, const char **cursor, const char *terminators,
                        struct yaml_node *node) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     bool is_quoted = **cursor == '"' || **cursor == '\'';
     int status = 0;
     if (is_quoted) {
@@ -154,7 +154,6 @@ static int read_scalar(const struct yaml_reader *reader, const char **cursor, co
     }
     if (status == 0)
         set_scalar(node, &text, is_quoted);
-    buffer_free(&text);
     return status;
 }
 

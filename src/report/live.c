@@ -143,7 +143,7 @@ static void append_head(struct buffer *out, const struct live *live, const struc
 
 static void add_loss(struct fact_lines *lines, const struct live *live, const struct metrics *m,
                      struct live_losses losses) {
-    struct buffer value = {0};
+    OWNED_BY(buffer_free) struct buffer value = {0};
     if (m->loss_count == 0)
         return;
     buffer_printf(&value, "%.4f", fabs(m->losses[0].value) < 1e6 ? m->losses[0].value : NAN);
@@ -154,7 +154,6 @@ static void add_loss(struct fact_lines *lines, const struct live *live, const st
         value.data[plain] = '\0';
         add_fact(lines, "loss", value.data);
     }
-    buffer_free(&value);
 }
 
 // Memory of this process, in bytes; 0 if unknown.

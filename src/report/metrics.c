@@ -86,12 +86,10 @@ void metrics_each_eval_tag(const struct metrics_eval *eval, const struct metrics
                            const struct metrics_taker *taker) {
     for (int i = 0; i < eval->loss_count; i++) {
         const struct metrics_loss *loss = &eval->losses[i];
-        char *tag = memory_printf("%s %s", loss->name, eval->set), *ppl = memory_printf("%s ppl", tag);
+        OWNED char *tag = memory_printf("%s %s", loss->name, eval->set), *ppl = memory_printf("%s ppl", tag);
         taker->put(taker->context, tag, loss->value, false);
         if (choice->validation_ppl && !loss->is_score)
             taker->put(taker->context, ppl, metrics_perplexity(loss->value), false);
-        free(tag);
-        free(ppl);
     }
 }
 

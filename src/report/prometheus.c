@@ -99,12 +99,11 @@ static void put_one(const struct prometheus *p, struct buffer *out, const char *
 static void put_values(const struct prometheus *p, struct buffer *out, const char *name,
                        const struct prometheus_value *values, int count) {
     for (int i = 0; i < count; i++) {
-        struct buffer labels = {0};
+        OWNED_BY(buffer_free) struct buffer labels = {0};
         put_label(&labels, "loss", values[i].loss);
         if (values[i].set[0])
             put_label(&labels, "set", values[i].set);
         put_sample(p, out, name, buffer_string(&labels), values[i].value);
-        buffer_free(&labels);
     }
 }
 

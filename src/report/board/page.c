@@ -73,7 +73,7 @@ static int add_run_curves(struct json_writer *json, struct board_store *store, c
 // "KEY":{ID:…,…}, with the result of `ask` for each run.
 static int add_each(struct json_writer *json, const struct json *runs, struct board_store *store,
                     int (*ask)(struct board_store *store, const char *id, struct buffer *out)) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int status = 0;
     json_begin_object(json);
     for (size_t i = 0; status == 0 && i < runs->count; i++) {
@@ -88,7 +88,6 @@ static int add_each(struct json_writer *json, const struct json *runs, struct bo
         }
     }
     json_end_object(json);
-    buffer_free(&text);
     return status;
 }
 
@@ -173,10 +172,7 @@ static void make_page(const struct buffer *data, struct buffer *out) {
 
 int board_export(struct board_store *store, const char *path) {
     OWNED_BY(buffer_free) struct buffer data = {0}, page = {0};
-    int status = make_data(store, &data);
-    if (status == 0) {
-        make_page(&data, &page);
-        status = file_write_all(path, buffer_string(&page), page.length);
-    }
-    return status;
+    TRY(make_data(store, &data));
+    make_page(&data, &page);
+    return file_write_all(path, buffer_string(&page), page.length);
 }

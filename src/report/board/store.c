@@ -49,7 +49,7 @@ size_t board_store_count(struct board_store *store) {
 // Runs whose answers change with time alone make the store dirty too.
 static void check_states(struct board_store *store) {
     size_t count;
-    struct board_run **runs = store_runs(store, &count);
+    OWNED struct board_run **runs = store_runs(store, &count);
     double now = clock_wall_seconds();
     for (size_t i = 0; i < count; i++) {
         run_lock(runs[i]);
@@ -59,7 +59,6 @@ static void check_states(struct board_store *store) {
         runs[i]->last_state = state;
         run_unlock(runs[i]);
     }
-    free(runs);
 }
 
 static void end_look(struct board_store *store) {

@@ -200,7 +200,7 @@ static void write_curves(struct curve_writer *w, struct board_run *run, uint64_t
 }
 
 int board_store_curves(struct board_store *store, const struct curve_query *query, struct buffer *json) {
-    struct board_run **runs = memory_alloc((query->id_count + 1) * sizeof runs[0]);
+    OWNED struct board_run **runs = memory_alloc((query->id_count + 1) * sizeof runs[0]);
     int result = 0;
     for (size_t i = 0; result == 0 && i < query->id_count; i++) {
         runs[i] = store_find(store, query->ids[i]);
@@ -218,7 +218,6 @@ int board_store_curves(struct board_store *store, const struct curve_query *quer
             pthread_mutex_unlock(&store->zoom);
         buffer_append_string(json, "]}");
     }
-    free(runs);
     return result;
 }
 

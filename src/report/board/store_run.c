@@ -28,10 +28,9 @@ static void write_marks(struct json_writer *w, const struct board_run *run, enum
                         const char *const *keys) {
     json_begin_array(w);
     for (int i = 0; i < run->marks[kind].count; i++) {
-        struct json *root = run_read_mark(run, &run->marks[kind].items[i]);
+        OWNED struct json *root = run_read_mark(run, &run->marks[kind].items[i]);
         if (root)
             write_members(w, root, keys);
-        json_free(root);
     }
     json_end_array(w);
 }

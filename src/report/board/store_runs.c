@@ -140,7 +140,7 @@ static void write_scanning(struct json_writer *w, struct board_run **runs, size_
 int board_store_runs(struct board_store *store, struct buffer *json) {
     int64_t revision = board_store_revision(store);
     size_t count;
-    struct board_run **runs = store_runs(store, &count);
+    OWNED struct board_run **runs = store_runs(store, &count);
     OWNED struct run_text *texts = calloc(count + 1, sizeof texts[0]);
     OWNED_BY(buffer_free) struct buffer all = {0};
     double now = clock_wall_seconds();
@@ -167,7 +167,6 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
         json_raw(&w, all.data + texts[i].begin, texts[i].end - texts[i].begin);
     json_end_array(&w);
     json_end_object(&w);
-    free(runs);
     return 0;
 }
 

@@ -272,17 +272,16 @@ static void remove_run(struct board_store *store, struct board_run *run) {
 }
 
 static int find_runs(struct board_store *store) {
-    struct found_runs found;
+    OWNED_BY(run_find_free) struct found_runs found = {0};
     int result = run_find(&found, store->logdir);
     pthread_mutex_lock(&store->lock);
     store->searches++;
     pthread_mutex_unlock(&store->lock);
     for (size_t i = 0; result == 0 && i < found.count; i++)
         add_found(store, &found.items[i]);
-    run_find_free(&found);
     TRY(result);
     size_t count;
-    struct board_run **runs = store_runs(store, &count);
+    OWNED struct board_run **runs = store_runs(store, &count);
     for (size_t i = 0; i < count; i++) {
         pthread_mutex_lock(&store->lock);
         bool is_there = runs[i]->seen == store->searches;
@@ -290,7 +289,6 @@ static int find_runs(struct board_store *store) {
         if (!is_there)
             remove_run(store, runs[i]);
     }
-    free(runs);
     return 0;
 }
 
@@ -299,7 +297,7 @@ int store_look(struct board_store *store, bool finds) {
     if (finds)
         TRY(find_runs(store));
     size_t count;
-    struct board_run **runs = store_runs(store, &count);
+    OWNED struct board_run **runs = store_runs(store, &count);
     for (size_t i = 0; i < count; i++) {
         run_lock(runs[i]);
         // Before the cache is tried, there is nothing to compare the files with.
@@ -312,7 +310,6 @@ int store_look(struct board_store *store, bool finds) {
         pthread_cond_signal(&store->work);
         pthread_mutex_unlock(&store->lock);
     }
-    free(runs);
     return 0;
 }
 
@@ -430,7 +427,7 @@ void store_work(struct board_store *store, bool waits) {
 
 void store_limit_memory(struct board_store *store) {
     size_t count;
-    struct board_run **runs = store_runs(store, &count);
+    OWNED struct board_run **runs = store_runs(store, &count);
     for (;;) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < count; i++)
@@ -446,7 +443,6 @@ void store_limit_memory(struct board_store *store) {
         }
         store->is_dirty = true;
     }
-    free(runs);
 }
 
 void store_sweep_cache(const struct board_store *store) {

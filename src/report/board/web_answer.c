@@ -355,8 +355,8 @@ static int read_curve_query(const struct web_target *target, struct curve_query 
 
 static void serve_curves(const struct web_question *question, struct web_response *response) {
     const struct web_target *target = question->target;
-    const char **ids = memory_alloc((target->count + 1) * sizeof *ids);
-    const char **tags = memory_alloc((target->count + 1) * sizeof *tags);
+    OWNED const char **ids = memory_alloc((target->count + 1) * sizeof *ids);
+    OWNED const char **tags = memory_alloc((target->count + 1) * sizeof *tags);
     struct curve_query query = {.ids = ids, .tags = tags};
     query.id_count = values_of(target, "id", ids);
     query.tag_count = values_of(target, "tag", tags);
@@ -364,8 +364,6 @@ static void serve_curves(const struct web_question *question, struct web_respons
         refuse(response, 400);
     else
         answer_made(response, board_store_curves(question->site->store, &query, &response->made), 404);
-    free(ids);
-    free(tags);
 }
 
 static const struct {
@@ -455,7 +453,7 @@ static void answer_again(const struct web_request *request, struct web_response 
 }
 
 void web_answer(const struct web_site *site, const struct web_request *request, struct web_response *response) {
-    struct web_target target;
+    OWNED_BY(web_target_free) struct web_target target = {0};
     *response = (struct web_response){0};
     bool is_get = strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
     if (!is_get || request->has_body) {
@@ -472,5 +470,4 @@ void web_answer(const struct web_site *site, const struct web_request *request, 
         follow_route(&question, response);
         answer_again(request, response);
     }
-    web_target_free(&target);
 }
