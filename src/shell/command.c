@@ -101,7 +101,7 @@ static bool is_one_substitution(struct shell *shell, struct script_span value) {
 }
 
 // NAME=value, NAME+=value, NAME=(…), NAME[i]=value at the position; false if it is something else.
-static bool take_assignment(struct shell *shell) {
+static bool take_assignment(struct shell *shell, bool keeps) {
     struct script_span word = shell_peek(shell);
     size_t length = shell_name_length(word.at, word.end);
     const char *p = word.at + length;
@@ -125,6 +125,8 @@ static bool take_assignment(struct shell *shell) {
     if (text)
         string_list_add(&items, text);
     if (shell_is_active(shell)) {
+        if (keeps)
+            shell_keep(shell, name, adds);
         shell_assign(shell, name, &items, adds);
         struct shell_variable *variable = shell_find(shell, name, length);
         variable->is_array = variable->is_array || is_array;
@@ -138,15 +140,26 @@ static bool take_assignment(struct shell *shell) {
 
 static enum truth follow(struct shell *shell, struct command_line *command);
 
+// `local NAME`, without a value.
+static void keep_local(struct shell *shell, struct script_span word) {
+    size_t length = shell_name_length(word.at, word.end);
+    char *name = memory_printf("%.*s", (int)length, word.at);
+    if (length && word.at + length == word.end && strcmp(name, "local") != 0)
+        shell_keep(shell, name, false);
+    free(name);
+}
+
 enum truth shell_simple_command(struct shell *shell) {
     static const char *const declarations[] = {"export", "declare", "local", "readonly", "typeset"};
     struct command_line command = {.line = shell_line(shell)};
-    bool takes_assignments = true, is_declaration = false;
+    bool takes_assignments = true, is_declaration = false, is_local = false;
+    size_t kept = shell->kept_count;
     for (;;) {
         char next = shell_next(shell);
         if (!next || strchr("\n;|)", next) || (next == '&' && shell->rest.at[1] != '>'))
             break;
-        if (take_redirection(shell, &command) || (takes_assignments && take_assignment(shell)))
+        if (take_redirection(shell, &command) ||
+            (takes_assignments && take_assignment(shell, !is_declaration || is_local)))
             continue;
         struct script_span word = shell_peek(shell);
         if (word.at == word.end)
@@ -154,13 +167,25 @@ enum truth shell_simple_command(struct shell *shell) {
         shell->rest.at = word.end;
         for (size_t i = 0; takes_assignments && i < sizeof declarations / sizeof declarations[0]; i++)
             is_declaration = is_declaration || shell_span_is(word, declarations[i]);
+        is_local = is_local || (is_declaration && shell_span_is(word, "local"));
+        // A=1 before a command is of the command, whose words do not see it.
+        if (takes_assignments && !is_declaration)
+            shell_exchange(shell, kept, true);
         takes_assignments = is_declaration;
         if (shell_is_active(shell) && !is_declaration)
             shell_fields(shell, word, &command.words);
+        else if (shell_is_active(shell) && is_local)
+            keep_local(shell, word);
     }
     enum truth truth = TRUTH_YES;
+    if (!takes_assignments)
+        shell_exchange(shell, kept, false);
     if (shell_is_active(shell) && command.words.count)
         truth = follow(shell, &command);
+    if (!takes_assignments && command.words.count)
+        shell_restore(shell, kept, true);
+    else if (!is_local)
+        shell_drop(shell, kept);
     string_list_free(&command.words);
     free(command.output);
     free(command.document);
@@ -172,6 +197,12 @@ enum truth shell_simple_command(struct shell *shell) {
 static bool is_called(const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
     return strcmp(slash ? slash + 1 : path, name) == 0;
+}
+
+static bool is_one_of(const char *const *names, const char *name) {
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -248,17 +279,35 @@ static void shift(struct shell *shell, const struct string_list *words) {
     string_list_free(&old);
 }
 
-// Variables that a command sets from its input.
+// Variables that a command sets from its input, or by arithmetic.
 static void set_unknown(struct shell *shell, const struct string_list *words) {
-    for (int64_t i = 1; i < words->count; i++) {
-        const char *name = words->items[i];
+    bool is_printf = strcmp(words->items[0], "printf") == 0, is_let = strcmp(words->items[0], "let") == 0;
+    bool has_target = is_printf && words->count > 2 && strcmp(words->items[1], "-v") == 0;
+    int64_t end = !is_printf ? words->count : has_target ? 3 : 0;
+    for (int64_t i = is_printf ? 2 : 1; i < end; i++) {
+        const char *word = words->items[i];
+        size_t length = shell_name_length(word, word + strlen(word));
         struct string_list items = {0};
-        if (!*name || shell_name_length(name, name + strlen(name)) != strlen(name))
+        if (!length || (word[length] && !is_let))
             continue;
-        char *mark = shell_mark(shell, SHELL_UNKNOWN, name, "read from input");
+        char *name = memory_printf("%.*s", (int)length, word);
+        char *mark = shell_mark(shell, SHELL_UNKNOWN, name, is_let ? "changed by let" : "read from input");
         string_list_add(&items, mark);
         shell_assign(shell, name, &items, false);
         free(mark);
+        free(name);
+    }
+}
+
+static void unset(struct shell *shell, const struct string_list *words) {
+    for (int64_t i = 1; i < words->count; i++) {
+        const char *name = words->items[i];
+        struct string_list none = {0};
+        if (!shell_find(shell, name, strlen(name)))
+            continue;
+        shell_assign(shell, name, &none, false);
+        struct shell_variable *variable = shell_find(shell, name, strlen(name));
+        variable->is_set = variable->is_fixed;
     }
 }
 
@@ -275,6 +324,7 @@ static enum truth follow(struct shell *shell, struct command_line *command) {
         enum leaving leaving;
     } exits[] = {
         {"exit", LEAVING_SCRIPT}, {"return", LEAVING_FUNCTION}, {"break", LEAVING_LOOP}, {"continue", LEAVING_ROUND}};
+    static const char *const setters[] = {"read", "mapfile", "readarray", "getopts", "printf", "let", "unset", NULL};
     struct string_list *words = &command->words;
     const char *name = words->items[0];
     if (!shell_spend(shell, 256))
@@ -288,6 +338,7 @@ static enum truth follow(struct shell *shell, struct command_line *command) {
     for (size_t i = 0; i < sizeof exits / sizeof exits[0]; i++)
         if (strcmp(name, exits[i].name) == 0 && !shell->doubt) {
             shell->leaving = exits[i].leaving;
+            shell->loops = words->count > 1 ? strtol(words->items[1], NULL, 10) : 1;
             if (shell->leaving == LEAVING_SCRIPT)
                 shell->reading->exit_line = command->line;
         }
@@ -299,7 +350,9 @@ static enum truth follow(struct shell *shell, struct command_line *command) {
         return TRUTH_NO;
     if (strcmp(name, "shift") == 0) {
         shift(shell, words);
-    } else if (strcmp(name, "read") == 0) {
+    } else if (strcmp(name, "unset") == 0 && !shell->doubt) {
+        unset(shell, words);
+    } else if (is_one_of(setters, name)) {
         set_unknown(shell, words);
     } else if (strcmp(name, "eval") == 0) {
         struct buffer text = {0};

@@ -9,15 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-// fnmatch may need the length to the power of the number of stars; longer ones than scripts have are taken as literal.
-bool shell_matches(const char *pattern, const char *text) {
-    enum { MOST_STARS = 3, MOST_LENGTH = 200 };
-    int stars = 0;
-    for (const char *p = pattern; *p; p++)
-        stars += *p == '*';
-    if (stars > MOST_STARS || strlen(pattern) > MOST_LENGTH || strlen(text) > MOST_LENGTH)
-        return strcmp(pattern, text) == 0;
-    return fnmatch(pattern, text, 0) == 0;
+// How much of the pattern the character matches; 0 if it does not.
+static size_t matching(const char *pattern, char c) {
+    const char *close = *pattern == '[' && pattern[1] ? strchr(pattern + 2, ']') : NULL;
+    if (close && close - pattern < 64) {
+        char set[80], text[2] = {c, '\0'};
+        (void)snprintf(set, sizeof set, "%.*s", (int)(close + 1 - pattern), pattern);
+        return fnmatch(set, text, 0) == 0 ? (size_t)(close + 1 - pattern) : 0;
+    }
+    size_t escapes = *pattern == '\\' && pattern[1];
+    bool matches = pattern[escapes] == c || (*pattern == '?' && !escapes);
+    return matches ? 1 + escapes : 0;
+}
+
+// fnmatch may need the length to the power of the number of stars; going back to the last star is enough.
+bool shell_matches(struct shell *shell, const char *pattern, const char *text) {
+    const char *star = NULL, *resume = NULL;
+    if (!shell_spend(shell, strlen(pattern) * strlen(text) / 64))
+        return false;
+    while (*text) {
+        size_t taken = *pattern == '*' ? 0 : matching(pattern, *text);
+        if (*pattern == '*') {
+            star = ++pattern;
+            resume = text;
+        } else if (taken) {
+            pattern += taken;
+            text++;
+        } else if (star) {
+            pattern = star;
+            text = ++resume;
+        } else {
+            return false;
+        }
+    }
+    return !pattern[strspn(pattern, "*")];
 }
 
 // ---- arithmetic ----
@@ -161,7 +186,7 @@ static enum truth compare(struct test *test, const char *operator, const char * 
     if (shell_is_marked(left) || shell_is_marked(right) || !shell_spend(test->shell, strlen(left)))
         return TRUTH_MAYBE;
     if (operator[0] != '-' && operator[1] != '~') {
-        bool equal = test->patterns ? shell_matches(right, left) : strcmp(left, right) == 0;
+        bool equal = test->patterns ? shell_matches(test->shell, right, left) : strcmp(left, right) == 0;
         return truth_of(equal == (operator[0] != '!'));
     }
     if (!shell_compute(test->shell, left, &a) || !shell_compute(test->shell, right, &b))

@@ -143,12 +143,12 @@ static bool loop_body(struct shell *shell, enum truth truth, int64_t line) {
     expect(shell, "do");
     (void)branch(shell, truth, line, done);
     expect(shell, "done");
-    if (shell->leaving == LEAVING_ROUND)
+    bool is_last = (shell->leaving == LEAVING_ROUND || shell->leaving == LEAVING_LOOP) && --shell->loops <= 0;
+    bool goes_on = is_last && shell->leaving == LEAVING_ROUND;
+    goes_on = (goes_on || shell->leaving == STAYING) && truth == TRUTH_YES;
+    if (is_last)
         shell->leaving = STAYING;
-    bool stays = shell->leaving == STAYING && truth == TRUTH_YES;
-    if (shell->leaving == LEAVING_LOOP)
-        shell->leaving = STAYING;
-    return stays && shell_is_active(shell);
+    return goes_on && shell_is_active(shell);
 }
 
 // A loop that goes on and on is left: what it waits for is of no use here.
@@ -216,11 +216,11 @@ static enum truth case_patterns(struct shell *shell, const char *value) {
     (void)shell_take(shell, "(");
     do {
         struct script_span pattern = shell_peek(shell);
-        char *text = shell_is_active(shell) ? shell_text(shell, pattern, false) : NULL;
+        char *text = shell_is_active(shell) ? shell_pattern(shell, pattern) : NULL;
         shell->rest.at = pattern.end;
         if (text && matches != TRUTH_YES && (shell_is_marked(text) || shell_is_marked(value)))
             matches = strcmp(text, "*") == 0 ? TRUTH_YES : TRUTH_MAYBE;
-        else if (text && shell_matches(text, value))
+        else if (text && shell_matches(shell, text, value))
             matches = TRUTH_YES;
         free(text);
     } while (shell_take(shell, "|"));
@@ -304,7 +304,11 @@ static enum truth bracket_command(struct shell *shell, const char *keyword) {
         if (word.at == word.end)
             word.end += word.at[0] == word.at[1] ? 2 : 1;
         shell->rest.at = word.end;
-        char *text = shell_is_active(shell) ? shell_text(shell, word, false) : NULL;
+        const char *before = words.count ? words.items[words.count - 1] : "";
+        bool is_pattern = strcmp(before, "==") == 0 || strcmp(before, "=") == 0 || strcmp(before, "!=") == 0;
+        char *text = !shell_is_active(shell) ? NULL
+                     : is_pattern            ? shell_pattern(shell, word)
+                                             : shell_text(shell, word, false);
         if (text)
             string_list_add(&words, text);
         free(text);
@@ -318,7 +322,16 @@ static enum truth bracket_command(struct shell *shell, const char *keyword) {
 static enum truth group(struct shell *shell, const char *word) {
     const char *close = *word == '(' ? ")" : "}";
     const char *const ends[] = {close, NULL};
+    size_t kept = shell->kept_count, outer = shell->subshell;
+    bool is_subshell = *word == '(' && shell_is_active(shell);
+    if (is_subshell)
+        shell->subshell = kept + 1;
     enum truth truth = shell_list(shell, ends);
+    if (is_subshell) {
+        shell_restore(shell, kept, false);
+        shell->subshell = outer;
+        shell->leaving = STAYING;
+    }
     expect(shell, close);
     return truth;
 }
@@ -430,6 +443,7 @@ enum truth shell_follow_text(struct shell *shell, struct script_span text, int64
         shell_fail(shell, "calls eval or functions too deeply");
     if (!shell_spend(shell, (size_t)(text.end - text.at)))
         return TRUTH_MAYBE;
+    size_t kept = shell->kept_count;
     if (arguments)
         shell->arguments = (struct string_list){0};
     for (int64_t i = 0; arguments && i < arguments->count; i++)
@@ -439,6 +453,7 @@ enum truth shell_follow_text(struct shell *shell, struct script_span text, int64
     shell->line = line;
     enum truth truth = shell_list(shell, none);
     if (arguments) {
+        shell_restore(shell, kept, true);
         string_list_free(&shell->arguments);
         shell->arguments = outer.arguments;
     }

@@ -16,8 +16,18 @@ enum truth {
 struct shell_variable {
     char *name;
     struct string_list items;  // one, except of arrays
-    bool is_array;
-    bool is_fixed;  // given by the user: the script cannot change it
+    bool is_set, is_array;
+    bool is_fixed;   // given by the user: the script cannot change it
+    size_t kept_at;  // number of its last kept value; 0 for none
+};
+
+// A value that a variable gets back.
+struct shell_kept {
+    size_t variable;
+    struct string_list items;
+    bool is_set, is_array;
+    bool is_local;  // of a function or of one command; others are of a subshell
+    size_t before;  // the variable's kept_at before
 };
 
 // A part of the script's text.
@@ -42,6 +52,9 @@ struct shell {
     int64_t counted_line;
     struct shell_variable *variables;
     size_t variable_count, variable_capacity;
+    struct shell_kept *kept;
+    size_t kept_count, kept_capacity;
+    size_t subshell;  // number of the first value kept in the subshell that is followed; 0 outside of subshells
     struct shell_function *functions;
     size_t function_count, function_capacity;
     struct string_list texts;      // of eval and here-documents: functions refer to them
@@ -52,6 +65,7 @@ struct shell {
     int64_t doubt;                 // line of the condition that is not decided; 0 for none
     int depth;
     enum leaving leaving;
+    int64_t loops;  // that break and continue still leave
     size_t work;
     bool has_failed;  // the error is set
 };
@@ -66,13 +80,21 @@ bool shell_is_active(const struct shell *shell);
 // The position after the character, the quotation or the expansion at `p`; and after the next `close`.
 const char *shell_skip(struct shell *shell, const char *p, const char *end);
 const char *shell_skip_to(struct shell *shell, const char *p, const char *end, char close);
-// Expands a word to fields; or to one text, to be freed, without splitting: as if in double quotes if `quoted`.
+// Expands a word to fields; or to one text, to be freed, without splitting: as if in double quotes if `quoted`; or to a
+// pattern, in which quotes become backslashes.
 void shell_fields(struct shell *shell, struct script_span word, struct string_list *fields);
 char *shell_text(struct shell *shell, struct script_span text, bool quoted);
+char *shell_pattern(struct shell *shell, struct script_span text);
 
 struct shell_variable *shell_find(struct shell *shell, const char *name, size_t length);
 // Takes the items; `adds` appends to an array, or to a text.
 void shell_assign(struct shell *shell, const char *name, struct string_list *items, bool adds);
+// Keeps the value of a variable: shell_restore gives the values after `count` kept ones back, those of functions and
+// commands only if `locals`. shell_exchange sets them back and forth, shell_drop forgets those of commands.
+void shell_keep(struct shell *shell, const char *name, bool copies);
+void shell_restore(struct shell *shell, size_t count, bool locals);
+void shell_exchange(struct shell *shell, size_t count, bool back);
+void shell_drop(struct shell *shell, size_t count);
 // Tells the user that the variable counts as unset; in words of a condition, all that are.
 void shell_assume_unset(struct shell *shell, const char *name);
 void shell_empty_unset(struct shell *shell, struct string_list *words);
@@ -93,7 +115,7 @@ enum truth shell_simple_command(struct shell *shell);
 enum truth shell_follow_text(struct shell *shell, struct script_span text, int64_t line,
                              const struct string_list *arguments);
 
-bool shell_matches(const char *pattern, const char *text);
+bool shell_matches(struct shell *shell, const char *pattern, const char *text);
 // The value of an expression; false if it cannot be decided.
 bool shell_compute(struct shell *shell, const char *text, int64_t *value);
 // A condition from its words, without [ and ]; patterns: == compares with a pattern, as in [[ ]].

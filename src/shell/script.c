@@ -46,13 +46,17 @@ bool shell_is_active(const struct shell *shell) {
 struct shell_variable *shell_find(struct shell *shell, const char *name, size_t length) {
     (void)shell_spend(shell, shell->variable_count / 8);
     for (size_t i = 0; i < shell->variable_count; i++)
-        if (strlen(shell->variables[i].name) == length && memcmp(shell->variables[i].name, name, length) == 0)
+        if (shell->variables[i].is_set && strlen(shell->variables[i].name) == length &&
+            memcmp(shell->variables[i].name, name, length) == 0)
             return &shell->variables[i];
     return NULL;
 }
 
 static struct shell_variable *find_or_add(struct shell *shell, const char *name) {
-    struct shell_variable *variable = shell_find(shell, name, strlen(name));
+    struct shell_variable *variable = NULL;
+    (void)shell_spend(shell, shell->variable_count / 8);
+    for (size_t i = 0; i < shell->variable_count && !variable; i++)
+        variable = strcmp(shell->variables[i].name, name) == 0 ? &shell->variables[i] : NULL;
     if (variable)
         return variable;
     if (shell->variable_count == MOST_NAMES)
@@ -80,10 +84,35 @@ static char *unknown_value(struct shell *shell, const char *name, const struct s
     return own;
 }
 
+// Moves the value, which is about to be replaced; or copies it, if it is about to be extended.
+static void keep(struct shell *shell, struct shell_variable *variable, bool copies, bool is_local) {
+    struct shell_kept kept = {.variable = (size_t)(variable - shell->variables),
+                              .is_set = variable->is_set,
+                              .is_array = variable->is_array,
+                              .is_local = is_local,
+                              .before = variable->kept_at};
+    if (variable->is_fixed || !shell_spend(shell, 16))
+        return;
+    for (int64_t i = 0; copies && i < variable->items.count && shell_spend(shell, strlen(variable->items.items[i]));
+         i++)
+        string_list_add(&kept.items, variable->items.items[i]);
+    if (!copies) {
+        kept.items = variable->items;
+        variable->items = (struct string_list){0};
+        variable->is_set = variable->is_array = false;
+    }
+    MEMORY_GROW(shell->kept, shell->kept_count, shell->kept_capacity);
+    shell->kept[shell->kept_count++] = kept;
+    variable->kept_at = shell->kept_count;
+}
+
 void shell_assign(struct shell *shell, const char *name, struct string_list *items, bool adds) {
     struct shell_variable *variable = find_or_add(shell, name);
     char *unknown = variable->is_fixed ? NULL : unknown_value(shell, name, items), *joined = NULL;
+    if (shell->subshell && variable->kept_at < shell->subshell)
+        keep(shell, variable, adds, false);
     struct string_list old = variable->items;
+    variable->is_set = true;
     if (variable->is_fixed) {
         string_list_free(items);
     } else if (unknown) {
@@ -96,7 +125,7 @@ void shell_assign(struct shell *shell, const char *name, struct string_list *ite
             string_list_add(&variable->items, items->items[i]);
         string_list_free(items);
     } else {
-        if (adds && old.count && items->count) {
+        if (adds && old.count && items->count && shell_spend(shell, strlen(old.items[0]))) {
             joined = memory_printf("%s%s", old.items[0], items->items[0]);
             free(items->items[0]);
             items->items[0] = joined;
@@ -106,6 +135,62 @@ void shell_assign(struct shell *shell, const char *name, struct string_list *ite
     }
     free(unknown);
     *items = (struct string_list){0};
+}
+
+// ---- values that return: after a function, a subshell, and A=1 before a command ----
+
+void shell_keep(struct shell *shell, const char *name, bool copies) {
+    keep(shell, find_or_add(shell, name), copies, true);
+}
+
+// Exchanges a kept value with that of its variable.
+static void exchange(struct shell *shell, struct shell_kept *kept) {
+    struct shell_variable *variable = &shell->variables[kept->variable], old = *variable;
+    variable->items = kept->items;
+    variable->is_set = kept->is_set;
+    variable->is_array = kept->is_array;
+    kept->items = old.items;
+    kept->is_set = old.is_set;
+    kept->is_array = old.is_array;
+}
+
+void shell_exchange(struct shell *shell, size_t count, bool back) {
+    for (size_t i = count; i < shell->kept_count; i++) {
+        struct shell_kept *kept = &shell->kept[back ? shell->kept_count - 1 - (i - count) : i];
+        if (kept->is_local)
+            exchange(shell, kept);
+    }
+}
+
+// Forgets kept values; of those that stay, the variables learn the new numbers.
+static void forget(struct shell *shell, size_t count, bool locals, bool restores) {
+    size_t end = shell->kept_count;
+    for (size_t i = end; restores && i-- > count;)
+        if (shell->kept[i].is_local || !locals)
+            exchange(shell, &shell->kept[i]);
+    shell->kept_count = count;
+    for (size_t i = count; i < end; i++) {
+        struct shell_kept kept = shell->kept[i];
+        struct shell_variable *variable = &shell->variables[kept.variable];
+        // A value that a command's assignment replaced for good may be one that the subshell gives back.
+        bool stays = restores ? locals && !kept.is_local : shell->subshell && kept.before < shell->subshell;
+        if (stays) {
+            kept.is_local = false;
+            shell->kept[shell->kept_count++] = kept;
+            variable->kept_at = shell->kept_count;
+        } else {
+            variable->kept_at = kept.before;
+            string_list_free(&kept.items);
+        }
+    }
+}
+
+void shell_restore(struct shell *shell, size_t count, bool locals) {
+    forget(shell, count, locals, true);
+}
+
+void shell_drop(struct shell *shell, size_t count) {
+    forget(shell, count, true, false);
 }
 
 void shell_assume_unset(struct shell *shell, const char *name) {
@@ -207,11 +292,13 @@ int shell_read(const struct shell_input *input, struct shell_reading *reading) {
         status = set_given(&shell);
     if (status == 0)
         (void)shell_list(&shell, none);
+    shell_restore(&shell, 0, false);
     for (size_t i = 0; i < shell.variable_count; i++) {
         free(shell.variables[i].name);
         string_list_free(&shell.variables[i].items);
     }
     free(shell.variables);
+    free(shell.kept);
     free(shell.functions);
     string_list_free(&shell.texts);
     string_list_free(&shell.arguments);

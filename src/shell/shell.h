@@ -2,7 +2,6 @@
 //
 // The reader follows variables, arrays, conditions, loops and functions. It runs nothing, writes nothing, and reads no
 // file and no variable of the environment. Its work is bounded: a script that expands without end is an error.
-// Variables that a subshell ( … ) sets stay set.
 //
 // A value that the text alone does not decide keeps a mark, SHELL_MARK, a kind, a name and SHELL_MARK_END, in its
 // place: the user may give the name a value (`set`), and the mark can be printed as ${NAME}.

@@ -87,10 +87,12 @@ struct shell_expansion {
     bool has_word;    // also if it is empty, as "" is
     bool is_nothing;  // "$@" of no arguments: not even an empty word
     bool splits;
+    bool is_pattern;  // quoted signs get a backslash
 };
 
+// A list that grows is copied: a word costs what it copies.
 static void end_field(struct shell_expansion *out) {
-    if (out->has_word)
+    if (out->has_word && shell_spend(out->shell, (size_t)out->fields->count / 4))
         string_list_add(out->fields, buffer_string(&out->word));
     buffer_clear(&out->word);
     out->has_word = false;
@@ -105,6 +107,8 @@ static void emit(struct shell_expansion *out, const char *text, bool quoted) {
         if (splits && isspace((unsigned char)*text)) {
             end_field(out);
         } else {
+            if (out->is_pattern && quoted && strchr("*?[]\\", *text))
+                buffer_append_byte(&out->word, '\\');
             buffer_append_byte(&out->word, *text);
             out->has_word = true;
         }
@@ -134,11 +138,12 @@ char *shell_text(struct shell *shell, struct script_span text, bool quoted) {
     return result;
 }
 
-void shell_fields(struct shell *shell, struct script_span word, struct string_list *fields) {
-    struct shell_expansion out = {.shell = shell, .fields = fields, .splits = true};
-    expand(&out, word, false);
-    end_field(&out);
+char *shell_pattern(struct shell *shell, struct script_span text) {
+    struct shell_expansion out = {.shell = shell, .is_pattern = true};
+    expand(&out, text, false);
+    char *result = memory_string(buffer_string(&out.word));
     buffer_free(&out.word);
+    return result;
 }
 
 // ---- parameters ----
@@ -149,7 +154,7 @@ struct parameter {
     const struct string_list *items;  // NULL if it is not set
     struct string_list own;           // what items points to if it is made here
     bool is_all;                      // "$@", "${A[@]}": every item is a field
-    bool is_unknown;                  // e.g. $!
+    bool is_array, is_unknown;        // unknown: e.g. $!
 };
 
 static void set_own(struct parameter *parameter, const char *text) {
@@ -167,7 +172,10 @@ static void look_up(struct shell *shell, struct parameter *parameter) {
     parameter->is_all = *name == '@';
     if (variable)
         parameter->items = &variable->items;
-    else if (strchr("@*", *name))
+    parameter->is_array = variable && variable->is_array;
+    if (variable)
+        return;
+    if (strchr("@*", *name))
         parameter->items = &shell->arguments;
     else if (strchr("#?", *name))
         set_own(parameter, number);
@@ -216,7 +224,7 @@ static void emit_parameter(struct shell_expansion *out, const struct parameter *
         free(mark);
     } else if ((quoted && !parameter->is_all) || !out->splits) {
         char *text = join(parameter->items);
-        emit(out, text, true);
+        emit(out, text, quoted || !out->is_pattern);
         free(text);
     } else {
         out->is_nothing = quoted && parameter->items->count == 0;
@@ -229,12 +237,12 @@ static void emit_parameter(struct shell_expansion *out, const struct parameter *
 }
 
 // ${NAME#pattern} and ${NAME%pattern}: the shortest part that matches is cut off, the longest after ## and %%.
-static char *cut(const char *value, const char *pattern, bool from_end, bool longest) {
+static char *cut(struct shell *shell, const char *value, const char *pattern, bool from_end, bool longest) {
     size_t length = strlen(value);
     for (size_t i = 0; i <= length; i++) {
         size_t taken = longest ? length - i : i, kept = length - taken;
         char *part = memory_printf("%.*s", (int)taken, from_end ? value + kept : value);
-        bool matches = shell_matches(pattern, part);
+        bool matches = shell_matches(shell, pattern, part);
         free(part);
         if (matches)
             return memory_printf("%.*s", (int)kept, from_end ? value : value + taken);
@@ -262,7 +270,8 @@ static char *change(struct shell *shell, const char *value, struct script_span o
         return NULL;
     while (kind == '/' && slash < operator.end && * slash != '/')
         slash = shell_skip(shell, slash, operator.end);
-    char *pattern = shell_text(shell, (struct script_span){rest, kind == '/' ? slash : operator.end}, false);
+    struct script_span span = {rest, kind == '/' ? slash : operator.end };
+    char *pattern = kind == '/' ? shell_text(shell, span, false) : shell_pattern(shell, span);
     const char *second = kind == '/' && slash < operator.end ? slash + 1 : operator.end;
     char *to = shell_text(shell, (struct script_span){second, operator.end}, false);
     struct buffer text = {0};
@@ -270,7 +279,7 @@ static char *change(struct shell *shell, const char *value, struct script_span o
     if (shell_is_marked(pattern) || !shell_spend(shell, length * (length + strlen(to) + 64)))
         result = NULL;
     else if (kind != '/')
-        result = cut(value, pattern, kind == '%', twice);
+        result = cut(shell, value, pattern, kind == '%', twice);
     else if (!strpbrk(pattern, "*?[#%")) {
         replace(value, pattern, to, twice, &text);
         result = memory_string(buffer_string(&text));
@@ -324,9 +333,12 @@ static void expand_braces(struct shell_expansion *out, struct script_span inside
         end++;
     struct parameter parameter = {.name = memory_printf("%.*s", (int)(end - begin), begin), .inside = inside};
     look_up(shell, &parameter);
+    static const char first[] = "0";
     const char *close = end < inside.end && *end == '[' ? memchr(end, ']', (size_t)(inside.end - end)) : NULL;
     if (close)
         take_subscript(shell, &parameter, (struct script_span){end + 1, close});
+    else if (parameter.is_array)
+        take_subscript(shell, &parameter, (struct script_span){first, first + 1});
     struct script_span operator= {close ? close + 1 : end, inside.end};
     char *value = parameter.items ? join(parameter.items) : memory_string("");
     char *changed = NULL, number[32];
@@ -381,8 +393,11 @@ static const char *expand_dollar(struct shell_expansion *out, const char *p, con
     } else if (length || (next && strchr("0123456789@*#?$!-", next))) {
         after = p + 1 + (length ? length : 1);
         expand_braces(out, (struct script_span){p + 1, after}, quoted);
-    } else {
+    } else if (quoted || (next != '\'' && next != '"')) {
         emit(out, "$", true);
+    } else if (memchr(p, '\\', (size_t)(shell_skip(out->shell, p + 1, end) - p)) && next == '\'') {
+        after = shell_skip(out->shell, p + 1, end);
+        emit_unknown(out, (struct script_span){p, after});
     }
     return after;
 }
@@ -422,4 +437,59 @@ static void expand(struct shell_expansion *out, struct script_span text, bool qu
         }
         p = after;
     }
+}
+
+// ---- braces ----
+
+// A word whose braces are one of their alternatives.
+static void with_alternative(struct shell *shell, struct script_span word, struct script_span braces, const char *text,
+                             size_t length, struct string_list *fields) {
+    char *whole = memory_printf("%.*s%.*s%.*s", (int)(braces.at - word.at), word.at, (int)length, text,
+                                (int)(word.end - braces.end), braces.end);
+    if (shell_spend(shell, strlen(whole)))
+        shell_fields(shell, (struct script_span){whole, whole + strlen(whole)}, fields);
+    free(whole);
+}
+
+// {a,b} and {1..4}, the first of the word; false if it has none.
+static bool expand_alternatives(struct shell *shell, struct script_span word, struct string_list *fields) {
+    const char *open = word.at, *close, *begin;
+    while (open < word.end && *open != '{')
+        open = shell_skip(shell, open, word.end);
+    int64_t from, to, commas = 0;
+    int read = 0, depth = 0;
+    for (close = open + 1; close < word.end && (depth || *close != '}'); close = shell_skip(shell, close, word.end)) {
+        depth += *close == '{' ? 1 : *close == '}' ? -1 : 0;
+        commas += *close == ',' && !depth;
+    }
+    if (close >= word.end)
+        return false;
+    struct script_span braces = {open, close + 1};
+    bool counts = sscanf(open, "{%7" SCNd64 "..%7" SCNd64 "}%n", &from, &to, &read) == 2 && open + read == braces.end;
+    for (int64_t i = 0; counts && i <= llabs(to - from) && !shell->has_failed; i++) {
+        char number[32];
+        int length = snprintf(number, sizeof number, "%" PRId64, to < from ? from - i : from + i);
+        with_alternative(shell, word, braces, number, (size_t)length, fields);
+    }
+    for (const char *p = begin = open + 1; commas && !counts && p <= close && !shell->has_failed;) {
+        depth += p == close ? 0 : *p == '{' ? 1 : *p == '}' ? -1 : 0;
+        bool ends = p == close || (*p == ',' && !depth);
+        if (ends)
+            with_alternative(shell, word, braces, begin, (size_t)(p - begin), fields);
+        p = p == close ? p + 1 : shell_skip(shell, p, close);
+        begin = ends ? p : begin;
+    }
+    return counts || commas;
+}
+
+void shell_fields(struct shell *shell, struct script_span word, struct string_list *fields) {
+    struct shell_expansion out = {.shell = shell, .fields = fields, .splits = true};
+    if (!enter(shell))
+        return;
+    if (!expand_alternatives(shell, word, fields)) {
+        expand(&out, word, false);
+        end_field(&out);
+    }
+    buffer_free(&out.word);
+    shell->depth--;
 }

@@ -106,6 +106,16 @@ expect 2 "starts no Python program" "$BEVATRON" migrate "$work/printed"
 expect 2 "is not a shell script: byte" "$BEVATRON" migrate "$work/run/iter_0000003/model.safetensors"
 expect 2 "write NAME=VALUE" "$BEVATRON" migrate "$work/ds.sh" --set "a b"
 
+# A value that begins with -- is no flag; a copied program starts nothing; a long value is one.
+cat >"$work/words.sh" <<'END'
+cp pretrain_gpt.py /tmp/x; A="x y "; for i in 1 2 3 4 5 6 7 8 9 10; do A=$A$A; done
+torchrun pretrain_gpt.py --save=--load --wandb-project $A
+END
+expect 2 "problems with the flags" "$BEVATRON" migrate "$work/words.sh"
+grep -q "^bevatron train --save=--load" "$work/out" && pass || fail "a value has become a flag"
+expect 2 "problems with the flags" "$BEVATRON" migrate "$work/words.sh" --output "$work/words.yaml"
+grep -q '^save: "--load"$' "$work/words.yaml" && pass || fail "a value of the file has become a flag"
+
 # Sizes whose product no integer holds are the dry run's to refuse.
 cat >"$work/large.sh" <<'END'
 python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1 --train-iters 1 \

@@ -60,6 +60,28 @@ TEST(words_are_those_of_bash) {
         {"X=1 && Y=2 || Z=3; ! true || W=4; { U=6; }; (python x.py $X$Y$W$U)", "1246"},
         {"cat <<E > d.json\n{\"n\": $((1+1))}\nE\ncat <<'E' > e.json\n$x\nE\npython x.py a", "a"},
         {"python x.py a > log 2>&1 | tee x; python y.py b &> log & wait", "b"},
+        {"python x.py {1..3}{a,b{c,d}} \"{1,2}\" {x} {3..1} a{,b}; echo",
+         "1a|1bc|1bd|2a|2bc|2bd|3a|3bc|3bd|{1,2}|{x}|3|2|1|a|ab"},
+        {"for i in {1..3}; do A+=$i; done; python x.py $A", "123"},
+        {"A=1; B=2; f() { local A=2 B; B=$A$A; C=$B; }; f; (A=7; D=8); python x.py $A $B $C ${D:-no}", "1|2|22|no"},
+        {"A=1; B=1; (A=2; (A=3; A+=4; B=5; python x.py $A); A+=6; f() { local A=7; B+=$A; }; f; A=8 : y; C=$A$B; "
+         "python y.py); [ $A$B = 11 ] && python z.py ok",
+         "ok"},
+        {"A=1; B=1; (A=2; (A=3; B=5); A+=6; f() { local A=7; B+=$A; }; f; A=8 : y; python x.py $A$B); D=$A$B", "2617"},
+        {"A=(1 2); B=1; (A+=(3); B+=2; unset B; A=4 B=5; ${C:=7}); A=9 : ; (exit 1); python x.py ${A[@]} $B $C",
+         "1|2|1|<uC>"},
+        {"A=1; A=2 python x.py $A; f() { R=$A; }; A=3 f; A=4 bash -c 'python x.py $A'\npython x.py $A $R", "1|3"},
+        {"A=(1 2 3); python x.py $A ${A} ${#A} ${A[@]}", "1|1|1|1|2|3"},
+        {"for x in 1 2 3; do for y in a b; do [ $x = 2 ] && break 2; S+=$x$y; done; done; python x.py $S", "1a1b"},
+        {"for x in 1 2; do for y in a b; do [ $y = b ] && continue 2; S+=$x$y; done; done; python x.py $S", "1a2a"},
+        {"A='a*'; [[ abc == $A ]] && B=1; [[ abc == \"$A\" ]] || C=2; case abc in \"a*\") D=1;; *) D=2; esac; "
+         "python x.py $B$C$D",
+         "122"},
+        {"A=1; unset A; [ -z \"$A\" ] && A=gone; python x.py $A", "gone"},
+        {"printf -v A %d 1; printf '%s' B; B=2; mapfile -t C < x; let 'D = 1'; python x.py $A $B $C $D",
+         "<cA>|2|<cC>|<cD>"},
+        {"python x.py $\"c d\" $'e f' $'a\\tb'", "c d|e f|<cLINE_1>"},
+        {"cp y.py z; sed -i s/a/b/ train.py; $RUN python x.py b; alias p='python x.py'; vi train.py", "x.py|b"},
         {"#SBATCH --nodes=4\n#SBATCH --gres=gpu:8\npython x.py $SLURM_NNODES $((SLURM_GPUS_ON_NODE*2))", "4|16"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -182,5 +204,34 @@ TEST(hostile_scripts_end) {
     EXPECT_ERROR(shell_read(&(struct shell_input){.name = "x", .text = bytes, .length = 3}, &reading), "byte 1 is 0");
 }
 
+// Their work is counted where nothing is expanded, too.
+TEST(hostile_scripts_end_soon) {
+    static const struct {
+        const char *begin, *repeated, *end;
+        int times;
+    } cases[] = {
+        {"A=\"$U\"\n", "A=$A$A\n", "[ \"$A\" = x ] && python x.py\n", 16},
+        {"L='", "1 ", "'\nfor a in $L; do for b in $L; do if false; then ", 190},
+        {"", ": `x`\n", "python x.py\n", 40000},
+        {"python x.py ", "{1,2}", "\n", 40},
+        {"python x.py ", "{1..9999999}", "\n", 1},
+        {"A=", "aaaaaaaaaa", "; for i in {1..190}; do [[ $A == *a*a*a*b ]]; done; python x.py", 1000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buffer text = {0};
+        buffer_append_string(&text, cases[i].begin);
+        repeat(&text, cases[i].repeated, cases[i].times);
+        buffer_append_string(&text, cases[i].end);
+        if (strstr(cases[i].end, "if false")) {
+            repeat(&text, "x", 200000);
+            buffer_append_string(&text, "; fi; done; done; python x.py\n");
+        }
+        if (read_script(buffer_string(&text)) < 0)
+            EXPECT(strstr(error_message(), "repeats or expands more than any"));
+        buffer_free(&text);
+    }
+    shell_reading_free(&reading);
+}
+
 TEST_MAIN(TEST_CASE(words_are_those_of_bash), TEST_CASE(commands_in_texts), TEST_CASE(what_is_not_decided),
-          TEST_CASE(hostile_scripts_end))
+          TEST_CASE(hostile_scripts_end), TEST_CASE(hostile_scripts_end_soon))
