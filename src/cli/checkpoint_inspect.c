@@ -284,7 +284,7 @@ static void show_model(struct inspect_view *view, const struct config *config) {
         {"num_layers", config->model.num_layers},
         {"hidden_size", config->model.hidden_size},
         {"num_attention_heads", config->model.num_attention_heads},
-        {"num_query_groups", config_query_groups(config)},
+        {"num_query_groups", config_query_groups(&config->model)},
         {"seq_length", config->run.seq_length},
         {"padded_vocab_size", config->model.padded_vocab_size},
         {"num_experts", config->model.num_experts},

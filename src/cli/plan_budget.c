@@ -327,7 +327,7 @@ static void write_json(const struct layout_search *search, const struct plan_bud
         {"num_layers", config->model.num_layers},
         {"hidden_size", config->model.hidden_size},
         {"num_attention_heads", config->model.num_attention_heads},
-        {"num_query_groups", config_query_groups(config)},
+        {"num_query_groups", config_query_groups(&config->model)},
         {"ffn_hidden_size", search->model.model.ffn_hidden_size},
         {"seq_length", config->run.seq_length},
         {"global_batch_size", config->run.global_batch_size},

@@ -76,7 +76,7 @@ static bool is_quick(const struct config *config) {
         .micro_batches = (int)count,
         .group = (int)config->machine.microbatch_group_size_per_virtual_pipeline_stage,
     };
-    return steady_passes(&shape) * config_layers(config) <= most_passes;
+    return steady_passes(&shape) * config_layers(&config->model) <= most_passes;
 }
 
 // Whether the ranks are placed as in the plan: on all of a machine's GPUs, or on a part of one machine's.

@@ -387,50 +387,21 @@ int config_check_writing(const struct config *config);
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 
-// Combined meaning of the model's flags (config_model.c). The fields themselves stay as given, so that they can be
-// compared with a checkpoint's.
+// What follows from the model and its layout together; model_value.h has what follows from the model alone.
+
 // Maximal number of ranks that the experts are split over.
 enum { EXPERT_RANKS_MOST = 256 };
-
-// Whether its only stacks read whole texts in both directions: BERT, and each tower of ICT.
-bool config_is_encoder(const struct config *config);
 // The i-th of the top-k accuracies that ICT reports.
 enum { CONFIG_MOST_TOPS = 8 };
-// Depths of multi-token prediction.
-enum { CONFIG_MOST_DEPTHS = 8 };
 int64_t config_top(const struct config *config, int64_t i);
-int64_t config_query_groups(const struct config *config);  // heads of keys and values
 // Number of tensor-parallel ranks that share a head of keys and values: 1 unless there are more ranks than such heads.
 int64_t config_kv_ranks(const struct config *config);
-// The activation of the MLP, and whether that is gated.
-enum activation config_activation(const struct config *config);
-bool config_is_gated(const struct config *config);
-bool config_has_binary_head(const struct config *config);
-bool config_has_output_bias(const struct config *config);
-int64_t config_token_types(const struct config *config);  // 0: none
-bool config_has_qkv_bias(const struct config *config);
-bool config_has_attention_bias(const struct config *config);  // of the projection after attention
-bool config_has_mlp_bias(const struct config *config);
-// BERT's head: the activation of its transform.
-enum activation config_head_activation(const struct config *config);
-// A post-norm BERT normalises the sum of its embeddings; pre-norm stacks end with a norm.
-bool config_has_embedding_norm(const struct config *config);
-// The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.
-int64_t config_word_embedding_size(const struct config *config);
-// The channels of a head's values.
-int64_t config_value_channels(const struct config *config);
-double config_latent_epsilon(const struct config *config);  // of the norms of latents; 0: there are none
-// Number of layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
-int64_t config_encoder_layers(const struct config *config);
-int64_t config_decoder_layers(const struct config *config);
-int64_t config_layers(const struct config *config);  // of both
 // The pipeline (config_pipeline.c): the chunks of each stage, the layers of a stage, the first stage with decoder
 // layers of a T5 (0 if there is only one stage, and for other models), and the layers of each stack in a chunk.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
 // The layers of a stage, plus an embedding or a head that counts as a layer; chunks divide this evenly.
 int64_t config_stage_places(const struct config *config, int64_t stage);
-// --pipeline-model-parallel-layout as "Et|tt|tL", to be freed; NULL if there is none, or it is not readable.
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
 // A chunk has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
@@ -440,22 +411,22 @@ struct config_chunk {
     int64_t depths;     // of multi-token prediction, after the last layer
 };
 struct config_chunk config_chunk(const struct config *config, int64_t number);
-struct config_chunk config_whole(const struct config *config);  // the whole model, for any pipeline
-// The scale of attention scores without that of rotary scaling.
-float config_softmax_scale(const struct config *config);
-// Sliding windows (config_layers.c): the width of a layer's window, 0 for none; whether some layers of a model with a
-// window have none; and whether all layers of two models have the same.
-int64_t config_layer_window(const struct config *config, int64_t layer);
-bool config_mixes_windows(const struct config *config);
-bool config_same_windows(const struct config *a, const struct config *b);
+struct config_chunk config_whole(const struct config_model *model);  // the whole model, for any pipeline
 // Whether all blocks of --fp8-recipe blockwise or mxfp8 are whole, which GPUs require.
 int config_check_whole_blocks(const struct config *config);
 // Whether --first-last-layers-bf16 keeps this layer of a stack of `layers` in bf16.
 bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers);
-// Layers selected by --window-attn-skip-freq and --moe-layer-freq: sets layers[i] for i below `count`. -1 if the text
-// is malformed, or has another number of layers.
-int config_parse_window_freq(const char *text, bool *layers, int64_t count);
-int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
+// Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
+bool config_upcycles_load(const struct config *config);
+// Number of tensor-parallel ranks that split each expert.
+int64_t config_expert_slices(const struct config *config);
+// Number of ranks along each axis that the experts are split over: first ranks of the tensor axis that do not split the
+// same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
+// divide the axes.
+struct config_expert_ranks {
+    int64_t tensor, context, data;
+};
+int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks);
 
 // --tokenizer-type auto: train trains a tokenizer on its text. vocab_size is then its maximal number of tokens.
 bool config_trains_tokenizer(const struct config *config);

@@ -122,15 +122,14 @@ int config_parse_window_freq(const char *text, bool *layers, int64_t count) {
 }
 
 // The windows of all layers, to be freed.
-static int64_t *list_windows(const struct config *config) {
-    size_t count = (size_t)config->model.num_layers;
+static int64_t *list_windows(const struct config_model *model) {
+    size_t count = (size_t)model->num_layers;
     int64_t *windows = memory_alloc((count + 1) * sizeof *windows);
     bool *layers = memory_alloc(count + 1);
-    bool is_listed =
-        config->model.window_attn_skip_freq &&
-        config_parse_window_freq(config->model.window_attn_skip_freq, layers, config->model.num_layers) == 0;
+    bool is_listed = model->window_attn_skip_freq &&
+                     config_parse_window_freq(model->window_attn_skip_freq, layers, model->num_layers) == 0;
     for (size_t i = 0; i < count; i++)
-        windows[i] = !is_listed || layers[i] ? config->model.sliding_window : 0;
+        windows[i] = !is_listed || layers[i] ? model->sliding_window : 0;
     free(layers);
     return windows;
 }
@@ -140,99 +139,95 @@ bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t la
            (layer < config->run.num_layers_at_start_in_bf16 || layer >= layers - config->run.num_layers_at_end_in_bf16);
 }
 
-int64_t config_layer_window(const struct config *config, int64_t layer) {
-    int64_t *windows = list_windows(config), window = layer < config->model.num_layers ? windows[layer] : 0;
+int64_t config_layer_window(const struct config_model *model, int64_t layer) {
+    int64_t *windows = list_windows(model), window = layer < model->num_layers ? windows[layer] : 0;
     free(windows);
     return window;
 }
 
-bool config_mixes_windows(const struct config *config) {
-    int64_t *windows = list_windows(config);
+bool config_mixes_windows(const struct config_model *model) {
+    int64_t *windows = list_windows(model);
     bool are_mixed = false;
-    for (int64_t i = 0; i < config->model.num_layers; i++)
-        are_mixed |= windows[i] != config->model.sliding_window;
+    for (int64_t i = 0; i < model->num_layers; i++)
+        are_mixed |= windows[i] != model->sliding_window;
     free(windows);
     return are_mixed;
 }
 
-bool config_same_windows(const struct config *a, const struct config *b) {
-    if (a->model.num_layers != b->model.num_layers)
-        return a->model.sliding_window == b->model.sliding_window;
+bool config_same_windows(const struct config_model *a, const struct config_model *b) {
+    if (a->num_layers != b->num_layers)
+        return a->sliding_window == b->sliding_window;
     int64_t *of_a = list_windows(a), *of_b = list_windows(b);
-    bool is_same = memcmp(of_a, of_b, (size_t)a->model.num_layers * sizeof *of_a) == 0;
+    bool is_same = memcmp(of_a, of_b, (size_t)a->num_layers * sizeof *of_a) == 0;
     free(of_a);
     free(of_b);
     return is_same;
 }
 
-bool *config_list_expert_layers(const struct config *config) {
+bool *config_list_expert_layers(const struct config_model *model) {
     // A T5 has no experts, but its decoder may have other layers than num_layers.
-    int64_t most = config_decoder_layers(config) > config->model.num_layers ? config_decoder_layers(config)
-                                                                            : config->model.num_layers;
+    int64_t most = config_decoder_layers(model) > model->num_layers ? config_decoder_layers(model) : model->num_layers;
     bool *layers = memory_alloc((size_t)most + 1);
-    if (config->model.num_experts == 0 ||
-        config_parse_layer_freq(config->model.moe_layer_freq, layers, config->model.num_layers) < 0)
+    if (model->num_experts == 0 || config_parse_layer_freq(model->moe_layer_freq, layers, model->num_layers) < 0)
         memset(layers, 0, (size_t)most + 1);
     return layers;
 }
 
-int64_t config_expert_layers(const struct config *config) {
-    bool *layers = config_list_expert_layers(config);
+int64_t config_expert_layers(const struct config_model *model) {
+    bool *layers = config_list_expert_layers(model);
     int64_t count = 0;
-    for (int64_t i = 0; i < config->model.num_layers; i++)
+    for (int64_t i = 0; i < model->num_layers; i++)
         count += layers[i];
     free(layers);
     return count;
 }
 
-int64_t config_routed_layers(const struct config *config) {
-    bool *layers = config_list_expert_layers(config);
-    bool has_experts = config->model.num_layers > 0 && layers[config->model.num_layers - 1];
+int64_t config_routed_layers(const struct config_model *model) {
+    bool *layers = config_list_expert_layers(model);
+    bool has_experts = model->num_layers > 0 && layers[model->num_layers - 1];
     free(layers);
-    return config_expert_layers(config) + (has_experts ? config->model.mtp_num_layers : 0);
+    return config_expert_layers(model) + (has_experts ? model->mtp_num_layers : 0);
 }
 
-bool config_has_dense_mlps(const struct config *config) {
-    return config_expert_layers(config) < config->model.num_layers ||
-           config->model.moe_shared_expert_intermediate_size > 0;
+bool config_has_dense_mlps(const struct config_model *model) {
+    return config_expert_layers(model) < model->num_layers || model->moe_shared_expert_intermediate_size > 0;
 }
 
 bool config_upcycles_load(const struct config *config) {
     return config->run.moe_use_upcycling && !config->run.pretrained_checkpoint;
 }
 
-bool config_same_expert_layers(const struct config *a, const struct config *b) {
-    if (a->model.num_layers != b->model.num_layers)
+bool config_same_expert_layers(const struct config_model *a, const struct config_model *b) {
+    if (a->num_layers != b->num_layers)
         return false;
     bool *of_a = config_list_expert_layers(a), *of_b = config_list_expert_layers(b);
-    bool is_same = memcmp(of_a, of_b, (size_t)a->model.num_layers * sizeof *of_a) == 0;
+    bool is_same = memcmp(of_a, of_b, (size_t)a->num_layers * sizeof *of_a) == 0;
     free(of_a);
     free(of_b);
     return is_same;
 }
 
-int64_t config_group_best(const struct config *config) {
-    if (config->model.moe_router_group_best > 0 || config->model.moe_router_group_topk == 0)
-        return config->model.moe_router_group_best;
-    return config->model.moe_router_topk / config->model.moe_router_group_topk;
+int64_t config_group_best(const struct config_model *model) {
+    if (model->moe_router_group_best > 0 || model->moe_router_group_topk == 0)
+        return model->moe_router_group_best;
+    return model->moe_router_topk / model->moe_router_group_topk;
 }
 
-double config_router_factor(const struct config *config) {
-    return config->model.moe_router_topk_scaling_factor > 0 ? config->model.moe_router_topk_scaling_factor : 1;
+double config_router_factor(const struct config_model *model) {
+    return model->moe_router_topk_scaling_factor > 0 ? model->moe_router_topk_scaling_factor : 1;
 }
 
-double config_expert_capacity(const struct config *config) {
-    return config->model.moe_expert_capacity_factor > 0 ? config->model.moe_expert_capacity_factor : 0;
+double config_expert_capacity(const struct config_model *model) {
+    return model->moe_expert_capacity_factor > 0 ? model->moe_expert_capacity_factor : 0;
 }
 
-int64_t config_expert_width(const struct config *config) {
-    return config->model.moe_ffn_hidden_size > 0 ? config->model.moe_ffn_hidden_size : config->model.ffn_hidden_size;
+int64_t config_expert_width(const struct config_model *model) {
+    return model->moe_ffn_hidden_size > 0 ? model->moe_ffn_hidden_size : model->ffn_hidden_size;
 }
 
-struct config_balance config_balance(const struct config *config) {
-    struct config_balance balance = {.z = config->model.moe_z_loss_coeff};
-    const struct string_list *types = &config->model.moe_router_load_balancing_type,
-                             *coeffs = &config->model.moe_aux_loss_coeff;
+struct config_balance config_balance(const struct config_model *model) {
+    struct config_balance balance = {.z = model->moe_z_loss_coeff};
+    const struct string_list *types = &model->moe_router_load_balancing_type, *coeffs = &model->moe_aux_loss_coeff;
     for (int64_t i = 0; i < types->count && i < coeffs->count; i++) {
         if (strcmp(types->items[i], "aux_loss") == 0)
             balance.batch = strtod(coeffs->items[i], NULL);
@@ -244,10 +239,10 @@ struct config_balance config_balance(const struct config *config) {
     return balance;
 }
 
-bool config_has_sinkhorn(const struct config *config) {
-    const struct string_list *types = &config->model.moe_router_load_balancing_type;
+bool config_has_sinkhorn(const struct config_model *model) {
+    const struct string_list *types = &model->moe_router_load_balancing_type;
     bool has_it = false;
-    for (int64_t i = 0; i < types->count && config->model.num_experts > 0; i++)
+    for (int64_t i = 0; i < types->count && model->num_experts > 0; i++)
         has_it = has_it || strcmp(types->items[i], "sinkhorn") == 0;
     return has_it;
 }

@@ -36,18 +36,18 @@ int64_t config_chunks(const struct config *config) {
     return chunks > 0 ? chunks : 1;
 }
 
-int64_t config_layers(const struct config *config) {
-    return config_encoder_layers(config) + config_decoder_layers(config);
+int64_t config_layers(const struct config_model *model) {
+    return config_encoder_layers(model) + config_decoder_layers(model);
 }
 
 int64_t config_split_stage(const struct config *config) {
-    int64_t stages = config->machine.pipeline_model_parallel_size, encoder = config_encoder_layers(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, encoder = config_encoder_layers(&config->model);
     if (config->model.form != CONFIG_T5)
         return 0;
     if (stages == 1 || config->machine.pipeline_model_parallel_split_rank > 0)
         return stages == 1 ? 0 : config->machine.pipeline_model_parallel_split_rank;
     // In proportion to the layers, but at least one stage for each stack.
-    int64_t split = (stages * encoder + config_layers(config) / 2) / config_layers(config);
+    int64_t split = (stages * encoder + config_layers(&config->model) / 2) / config_layers(&config->model);
     return split < 1 ? 1 : split > stages - 1 ? stages - 1 : split;
 }
 
@@ -68,9 +68,10 @@ int64_t config_stage_places(const struct config *config, int64_t stage) {
     int64_t first = config->machine.decoder_first_pipeline_num_layers,
             last = config->machine.decoder_last_pipeline_num_layers;
     if (split > 0)
-        return stage < split ? config_encoder_layers(config) / split : config_decoder_layers(config) / (stages - split);
+        return stage < split ? config_encoder_layers(&config->model) / split
+                             : config_decoder_layers(&config->model) / (stages - split);
     if (config_weighs_ends(config))
-        return (config_layers(config) + config->machine.account_for_embedding_in_pipeline_split +
+        return (config_layers(&config->model) + config->machine.account_for_embedding_in_pipeline_split +
                 config->machine.account_for_loss_in_pipeline_split) /
                stages;
     if (stage == 0 && first > 0)
@@ -78,15 +79,15 @@ int64_t config_stage_places(const struct config *config, int64_t stage) {
     if (stage == stages - 1 && last > 0)
         return last;
     int64_t even = stages - (first > 0) - (last > 0);
-    return even > 0 ? (config_layers(config) - first - last) / even : 0;
+    return even > 0 ? (config_layers(&config->model) - first - last) / even : 0;
 }
 
-struct config_chunk config_whole(const struct config *config) {
-    return (struct config_chunk){.encoder_count = config_encoder_layers(config),
-                                 .decoder_count = config_decoder_layers(config),
+struct config_chunk config_whole(const struct config_model *model) {
+    return (struct config_chunk){.encoder_count = config_encoder_layers(model),
+                                 .decoder_count = config_decoder_layers(model),
                                  .begins = true,
                                  .ends = true,
-                                 .depths = config->model.mtp_num_layers};
+                                 .depths = model->mtp_num_layers};
 }
 
 // The layers of a chunk of a model with one stack.
@@ -113,7 +114,7 @@ static struct config_chunk chunk_of_two(const struct config *config, int64_t num
 
 struct config_chunk config_chunk(const struct config *config, int64_t number) {
     if (config->machine.pipeline_model_parallel_size == 1)
-        return config_whole(config);
+        return config_whole(&config->model);
     if (config_split_stage(config) > 0)
         return chunk_of_two(config, number);
     char *layout = config_expand_layout(config);
@@ -128,7 +129,7 @@ struct config_chunk config_chunk(const struct config *config, int64_t number) {
     }
     free(layout);
     struct config_chunk result = {.begins = number == 0, .ends = number == all - 1};
-    bool is_encoder = config_is_encoder(config);
+    bool is_encoder = config_is_encoder(&config->model);
     *(is_encoder ? &result.encoder_first : &result.decoder_first) = first;
     *(is_encoder ? &result.encoder_count : &result.decoder_count) = count;
     result.depths = result.ends ? config->model.mtp_num_layers : 0;

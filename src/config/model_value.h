@@ -152,65 +152,95 @@ struct config_model {
     bool moe_shared_expert_gate;
 };
 
-// ---- combined meaning of the flags of mixtures of experts ----
+// Combined meaning of the model's flags. The fields themselves stay as given, so that they can be compared with a
+// checkpoint's.
 
-struct config;
+// Whether its only stacks read whole texts in both directions: BERT, and each tower of ICT.
+bool config_is_encoder(const struct config_model *model);
+// Depths of multi-token prediction.
+enum { CONFIG_MOST_DEPTHS = 8 };
+int64_t config_query_groups(const struct config_model *model);  // heads of keys and values
+// The activation of the MLP, and whether that is gated.
+enum activation config_activation(const struct config_model *model);
+bool config_is_gated(const struct config_model *model);
+bool config_has_binary_head(const struct config_model *model);
+bool config_has_output_bias(const struct config_model *model);
+int64_t config_token_types(const struct config_model *model);  // 0: none
+bool config_has_qkv_bias(const struct config_model *model);
+bool config_has_attention_bias(const struct config_model *model);  // of the projection after attention
+bool config_has_mlp_bias(const struct config_model *model);
+// BERT's head: the activation of its transform.
+enum activation config_head_activation(const struct config_model *model);
+// A post-norm BERT normalises the sum of its embeddings; pre-norm stacks end with a norm.
+bool config_has_embedding_norm(const struct config_model *model);
+// The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.
+int64_t config_word_embedding_size(const struct config_model *model);
+// The channels of a head's values.
+int64_t config_value_channels(const struct config_model *model);
+double config_latent_epsilon(const struct config_model *model);  // of the norms of latents; 0: there are none
+// The scale of attention scores without that of rotary scaling.
+float config_softmax_scale(const struct config_model *model);
+// Number of layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
+int64_t config_encoder_layers(const struct config_model *model);
+int64_t config_decoder_layers(const struct config_model *model);
+int64_t config_layers(const struct config_model *model);  // of both
 
-// The layers with experts, their number, the width of one expert, and the losses that balance experts.
-bool *config_list_expert_layers(const struct config *config);  // one value for each layer of the decoder; to be freed
-int64_t config_expert_layers(const struct config *config);
+// ---- layers ----
+
+// Sliding windows: the width of a layer's window, 0 for none; whether some layers of a model with a window have none;
+// and whether all layers of two models have the same.
+int64_t config_layer_window(const struct config_model *model, int64_t layer);
+bool config_mixes_windows(const struct config_model *model);
+bool config_same_windows(const struct config_model *a, const struct config_model *b);
+// Layers selected by --window-attn-skip-freq and --moe-layer-freq: sets layers[i] for i below `count`. -1 if the text
+// is malformed, or has another number of layers.
+int config_parse_window_freq(const char *text, bool *layers, int64_t count);
+int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
+
+// ---- mixtures of experts ----
+
+// The layers with experts, their number, the width of one expert, and the losses that balance experts. The list has a
+// value for each layer of the decoder and is to be freed.
+bool *config_list_expert_layers(const struct config_model *model);
+int64_t config_expert_layers(const struct config_model *model);
 // The number including the depths of multi-token prediction, which are like the last layer.
-int64_t config_routed_layers(const struct config *config);
+int64_t config_routed_layers(const struct config_model *model);
 // Whether some layers have MLPs for all tokens: those without experts, and shared experts.
-bool config_has_dense_mlps(const struct config *config);
-// Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
-bool config_upcycles_load(const struct config *config);
-int64_t config_expert_width(const struct config *config);
-bool config_same_expert_layers(const struct config *a, const struct config *b);
-int64_t config_group_best(const struct config *config);
-double config_router_factor(const struct config *config);    // of the chosen experts' weights
-double config_expert_capacity(const struct config *config);  // as a factor of the mean; 0: none
+bool config_has_dense_mlps(const struct config_model *model);
+int64_t config_expert_width(const struct config_model *model);
+bool config_same_expert_layers(const struct config_model *a, const struct config_model *b);
+int64_t config_group_best(const struct config_model *model);
+double config_router_factor(const struct config_model *model);    // of the chosen experts' weights
+double config_expert_capacity(const struct config_model *model);  // as a factor of the mean; 0: none
 struct config_balance {
     double batch, sequence, global, z;  // coefficients; 0: no such loss
 };
 // Whether rows choose experts by Sinkhorn's algorithm.
-bool config_has_sinkhorn(const struct config *config);
-struct config_balance config_balance(const struct config *config);
+bool config_has_sinkhorn(const struct config_model *model);
+struct config_balance config_balance(const struct config_model *model);
 
-// Number of tensor-parallel ranks that split each expert.
-int64_t config_expert_slices(const struct config *config);
-// Number of ranks along each axis that the experts are split over: first ranks of the tensor axis that do not split the
-// same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
-// divide the axes.
-struct config_expert_ranks {
-    int64_t tensor, context, data;
-};
-int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks);
-
-// ---- combined meaning of the flags of rotary positions ----
-
-struct config;
+// ---- rotary positions ----
 
 // YaRN: the factor (1 for none), the context length before it, and the turns of the pairs at the ends of its ramp.
 struct config_yarn {
     double factor, length, fast, slow;
 };
-struct config_yarn config_yarn(const struct config *config);
+struct config_yarn config_yarn(const struct config_model *model);
 // Whether --use-rope-scaling changes anything. The dynamic kind changes the base, which two channels do not have: their
 // one frequency is the base to the power of 0.
-bool config_scales_rope(const struct config *config);
+bool config_scales_rope(const struct config_model *model);
 // LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
 // those of the long factors.
-bool config_has_longrope(const struct config *config);
+bool config_has_longrope(const struct config_model *model);
 // Reads numbers of at least 1e-6, separated by commas (NULL: none), the first `room` of them into `factors`. Returns
 // their count, -1 if the text is not such a list.
 int64_t config_rope_factors(const char *text, double *factors, int64_t room);
 // Rotary scaling's factor for the rotated channels of queries and keys; 1 for none.
-double config_rope_attention_factor(const struct config *config);
+double config_rope_attention_factor(const struct config_model *model);
 // --no-rope-freq, 0 if it is beyond the last layer; and whether it disables a layer's rotary positions.
-int64_t config_no_rope_freq(const struct config *config);
-bool config_layer_skips_rope(const struct config *config, int64_t layer);
+int64_t config_no_rope_freq(const struct config_model *model);
+bool config_layer_skips_rope(const struct config_model *model, int64_t layer);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.
-int64_t config_rotary_channels(const struct config *config);
+int64_t config_rotary_channels(const struct config_model *model);
 
 #endif

@@ -82,7 +82,7 @@ static void validate_exchange(const struct config *config, const char *type, str
         const char *flag;
         int64_t heads;
     } counts[] = {{"--num-attention-heads", config->model.num_attention_heads},
-                  {"--num-query-groups", config_query_groups(config)}};
+                  {"--num-query-groups", config_query_groups(&config->model)}};
     if (!config_has_cp_comm_type(config, type))
         return;
     if (is_near && config_hierarchy(config, sizes) == 0)
@@ -152,7 +152,7 @@ static void validate_factors(const char *flag, const char *text, int64_t pairs, 
 // The frequencies of a sample follow from its length. With positions that start over at every document, they would
 // follow from the longest document of a micro-batch.
 static void validate_longrope(struct config *config, struct complaints *complaints) {
-    int64_t pairs = config_rotary_channels(config) / 2;
+    int64_t pairs = config_rotary_channels(&config->model) / 2;
     if (flag_source(&config->given, "--rope-scaling-factor") == FLAG_FROM_DEFAULT &&
         config->model.max_position_embeddings > 0) {
         double factor = (double)config->model.max_position_embeddings / (double)config->model.rope_original_length;
@@ -173,7 +173,7 @@ static void validate_longrope(struct config *config, struct complaints *complain
 }
 
 void validate_rope(struct config *config, struct complaints *complaints) {
-    int64_t rotated = config_rotary_channels(config);
+    int64_t rotated = config_rotary_channels(&config->model);
     if (config->model.position_embedding_type == POSITIONS_ROPE && !config->model.multi_latent_attention &&
         config->model.kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
         complain(complaints,
@@ -187,6 +187,6 @@ void validate_rope(struct config *config, struct complaints *complaints) {
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
     if (is_yarn && config->model.rotary_base < 2)
         complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
-    if (config_has_longrope(config))
+    if (config_has_longrope(&config->model))
         validate_longrope(config, complaints);
 }

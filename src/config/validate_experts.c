@@ -24,7 +24,7 @@ static void validate_layers(const struct config *config, struct complaints *comp
                  "--moe-layer-freq %s is neither a number nor a list of 0 and 1 for each of the %" PRId64
                  " layers; give 1, or e.g. [0]*1+[1]*%" PRId64,
                  config->model.moe_layer_freq, config->model.num_layers, config->model.num_layers - 1);
-    else if (config->model.num_layers > 0 && config_expert_layers(config) == 0)
+    else if (config->model.num_layers > 0 && config_expert_layers(&config->model) == 0)
         complain(complaints,
                  "--moe-layer-freq %s gives no layer experts; name one with a 1, or leave out --num-experts",
                  config->model.moe_layer_freq);
@@ -124,8 +124,8 @@ static void warn_of_balance(const struct config *config) {
 // Sinkhorn's algorithm chooses by logits alone, and the chosen experts' scores are computed separately: sigmoids if a
 // token goes to one expert, else a softmax over all of them.
 static void validate_sinkhorn(struct config *config, struct complaints *complaints) {
-    struct config_balance balance = config_balance(config);
-    if (!config_has_sinkhorn(config))
+    struct config_balance balance = config_balance(&config->model);
+    if (!config_has_sinkhorn(&config->model))
         return;
     if (config->model.moe_router_load_balancing_type.count > 1)
         complain(complaints, "--moe-router-load-balancing-type sinkhorn goes with no loss; give it alone");
@@ -217,8 +217,8 @@ void validate_experts(struct config *config, struct complaints *complaints) {
         config_chunks(config) == 1)
         complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "
                              "interleaved schedule; give --num-virtual-stages-per-pipeline-rank, or leave it out");
-    if (config->run.moe_use_upcycling &&
-        (config->run.moe_upcycling_granularity != 1 || config_expert_width(config) != config->model.ffn_hidden_size))
+    if (config->run.moe_use_upcycling && (config->run.moe_upcycling_granularity != 1 ||
+                                          config_expert_width(&config->model) != config->model.ffn_hidden_size))
         complain(complaints,
                  "--moe-use-upcycling makes every expert a whole copy of the dense MLP; leave out "
                  "--moe-upcycling-granularity and --moe-ffn-hidden-size, and give the dense --ffn-hidden-size");

@@ -19,7 +19,7 @@ static int size_step(const struct config *config) {
 static int64_t expert_width(const struct config *config) {
     int64_t slices = config_expert_slices(config);
     bool is_fp8 = config->model.num_experts > 0 && slices > 0 && !config->machine.has_wide_experts;
-    return is_fp8 ? config_expert_width(config) / slices : 0;
+    return is_fp8 ? config_expert_width(&config->model) / slices : 0;
 }
 
 // Blocks of ranks that split a size must equal those of one rank, so their parts are whole blocks. A size that no rank
@@ -44,7 +44,8 @@ enum { FP8_MOST_SIZES = 11 };
 // The widths of attention: ranks that share a layer split heads, but not latents.
 static size_t list_heads(const struct config *config, struct fp8_size *sizes) {
     int64_t parts = config->machine.tensor_model_parallel_size, heads = config->model.num_attention_heads;
-    int64_t queries = heads * config->model.kv_channels, keys = config_query_groups(config) * config->model.kv_channels;
+    int64_t queries = heads * config->model.kv_channels,
+            keys = config_query_groups(&config->model) * config->model.kv_channels;
     size_t count = 0;
     if (!config->model.multi_latent_attention) {
         sizes[count++] = part_of("the width of this rank's attention heads", queries, parts);
@@ -64,7 +65,7 @@ static size_t list_heads(const struct config *config, struct fp8_size *sizes) {
 
 // Rows, columns and inner dimensions of a layer's matmuls, tokens excepted.
 static size_t list_sizes(const struct config *config, struct fp8_size *sizes) {
-    bool has_dense = config_expert_layers(config) < config->model.num_layers;
+    bool has_dense = config_expert_layers(&config->model) < config->model.num_layers;
     int64_t slices = config_expert_slices(config);
     size_t count = 0;
     sizes[count++] = part_of("--hidden-size", config->model.hidden_size, 1);
@@ -148,15 +149,15 @@ static void validate_output(const struct config *config, struct complaints *comp
                  "--fp8-output-proj needs %d x N rows of the vocabulary on each rank; give "
                  "--make-vocab-size-divisible-by %" PRId64 ", or leave it out",
                  (int)FP8_STEP, FP8_STEP * parts);
-    if (config_word_embedding_size(config) % FP8_STEP != 0)
+    if (config_word_embedding_size(&config->model) % FP8_STEP != 0)
         complain(complaints, "--fp8-output-proj needs multiples of %d, but a token's row has %" PRId64 "; leave it out",
-                 (int)FP8_STEP, config_word_embedding_size(config));
+                 (int)FP8_STEP, config_word_embedding_size(&config->model));
 }
 
 // Megatron-LM refuses this with delayed scaling, or for more layers than a pipeline stage has; neither matters here.
 static void validate_bf16_layers(const struct config *config, struct complaints *complaints) {
     int64_t start = config->run.num_layers_at_start_in_bf16, end = config->run.num_layers_at_end_in_bf16;
-    int64_t stacks[] = {config_encoder_layers(config), config_decoder_layers(config)};
+    int64_t stacks[] = {config_encoder_layers(&config->model), config_decoder_layers(&config->model)};
     if (!config->run.first_last_layers_bf16 || (!config->run.fp8_format && !config->run.fp4_format))
         return;
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++)

@@ -69,9 +69,9 @@ static void validate_tops(const struct config *config, struct complaints *compla
 // Lengths and types of a BERT, a T5 and ICT.
 static void validate_form(struct config *config, struct complaints *complaints) {
     enum config_form form = config->model.form;
-    if (!config_is_encoder(config) && config->model.num_token_types > 0)
+    if (!config_is_encoder(&config->model) && config->model.num_token_types > 0)
         complain(complaints, "--num-token-types belongs to --model bert; leave it out");
-    if (form == CONFIG_BERT && config->model.num_token_types == 0 && config_has_binary_head(config))
+    if (form == CONFIG_BERT && config->model.num_token_types == 0 && config_has_binary_head(&config->model))
         complain(complaints, "BERT's binary head needs token types; give --num-token-types 2 or --bert-no-binary-head");
     if (form == CONFIG_T5 && config->run.decoder_seq_length == 0)
         config->run.decoder_seq_length = config->run.seq_length;
@@ -89,7 +89,7 @@ static void validate_form(struct config *config, struct complaints *complaints) 
 
 // If there are more ranks than heads of keys and values, equally many ranks share each head and split its channels.
 static bool validate_kv_ranks(const struct config *config, struct complaints *complaints) {
-    int64_t tensor = config->machine.tensor_model_parallel_size, groups = config_query_groups(config);
+    int64_t tensor = config->machine.tensor_model_parallel_size, groups = config_query_groups(&config->model);
     if (groups == 0 || groups % tensor == 0 || tensor % groups != 0)
         return groups % tensor == 0;
     int64_t ranks = config_kv_ranks(config), channels = config->model.kv_channels;
@@ -112,7 +112,7 @@ static void validate_shares(const struct config *config, struct complaints *comp
         const char *flag;
     } shared[] = {
         {"--num-attention-heads", config->model.num_attention_heads, tensor, flag},
-        {"--num-query-groups", config_query_groups(config), tensor, flag},
+        {"--num-query-groups", config_query_groups(&config->model), tensor, flag},
         {"--ffn-hidden-size", config->model.ffn_hidden_size, tensor, flag},
         {"--moe-ffn-hidden-size", config->model.moe_ffn_hidden_size, slices,
          slices == tensor ? flag : "--expert-tensor-parallel-size"},
@@ -196,7 +196,7 @@ static void validate_optimizer(struct config *config, struct complaints *complai
     if (config->run.qk_clip && config->model.qk_layernorm && !config->model.multi_latent_attention)
         complain(complaints, "--qk-clip does nothing behind --qk-layernorm, which sets the size of queries and keys; "
                              "leave one of them out");
-    if (config->run.qk_clip && config_has_qkv_bias(config))
+    if (config->run.qk_clip && config_has_qkv_bias(&config->model))
         log_warn_once("--qk-clip scales weights of queries and keys, not their biases; give --disable-bias-linear");
     if (config->run.ema_decay > 0 && config->run.save && config->run.no_save_optim)
         log_warn_once("--no-save-optim leaves the moving average of --ema-decay out of checkpoints; leave it out");
@@ -210,7 +210,7 @@ static void validate_gelu(struct config *config) {
         return;
     const char *flag = config->model.openai_gelu ? "--openai-gelu" : "--onnx-safe";
     enum activation form = config->model.openai_gelu ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
-    enum activation has = config_activation(config);
+    enum activation has = config_activation(&config->model);
     bool is_gelu = has == ACTIVATION_GELU || has == ACTIVATION_GELU_TANH;
     if (is_gelu && config->model.use_legacy_models && config->model.activation == ACTIVATION_COUNT)
         config->model.activation = form;
@@ -226,7 +226,8 @@ static void validate_gelu(struct config *config) {
 
 static void validate_mlp(struct config *config, struct complaints *complaints) {
     bool has_rule = config->model.glu_linear_offset != 0 || config->model.activation_func_clamp_value > 0;
-    if (has_rule && config->run.fp8_format && config_has_dense_mlps(config) && !config->machine.has_wide_experts)
+    if (has_rule && config->run.fp8_format && config_has_dense_mlps(&config->model) &&
+        !config->machine.has_wide_experts)
         complain(complaints, "%s works with --fp8-format only if all MLPs are routed experts; leave one out",
                  config->model.glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
     validate_gelu(config);
@@ -299,12 +300,12 @@ static void validate_latent(struct config *config, struct complaints *complaints
     if (config->model.qk_pos_emb_head_dim % 2 != 0)
         complain(complaints, "--qk-pos-emb-head-dim %" PRId64 " is odd, but rotation needs pairs; give an even number",
                  config->model.qk_pos_emb_head_dim);
-    if (config_query_groups(config) != config->model.num_attention_heads)
+    if (config_query_groups(&config->model) != config->model.num_attention_heads)
         complain(complaints, "--multi-latent-attention has keys and values for every head; leave out "
                              "--group-query-attention and --num-query-groups");
     if (config->model.yarn_beta_fast < config->model.yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
-    if (config_yarn(config).factor > 1 && config->model.rotary_base < 2)
+    if (config_yarn(&config->model).factor > 1 && config->model.rotary_base < 2)
         complain(complaints, "--rotary-scaling-factor needs a --rotary-base of at least 2");
 }
 
@@ -324,7 +325,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
     if (config->model.multi_latent_attention)
         validate_latent(config, complaints);
     int64_t h = config->model.hidden_size, heads = config->model.num_attention_heads,
-            groups = config_query_groups(config);
+            groups = config_query_groups(&config->model);
     if (config->model.kv_channels == 0 && heads > 0 && h % heads != 0)
         complain(complaints,
                  "--hidden-size %" PRId64 " is not a multiple of --num-attention-heads %" PRId64

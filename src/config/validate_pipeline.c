@@ -41,7 +41,7 @@ static const char *working_layers(int64_t left, int64_t between, char *text, siz
 }
 
 static void validate_uneven(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(&config->model);
     int64_t first = config->machine.decoder_first_pipeline_num_layers,
             last = config->machine.decoder_last_pipeline_num_layers;
     int64_t between = stages - (first > 0) - (last > 0), left = layers - first - last;
@@ -62,7 +62,7 @@ static void validate_uneven(const struct config *config, struct complaints *comp
 // Weight of a model's ends: each counts as a layer of its stage, which gets one layer less. A stage may be left with an
 // end and no layers.
 static void validate_weighed(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(&config->model);
     int64_t ends =
         config->machine.account_for_embedding_in_pipeline_split + config->machine.account_for_loss_in_pipeline_split;
     char text[256];
@@ -88,11 +88,11 @@ static void validate_layout_parts(const struct config *config, const char *layou
         complain(complaints,
                  "--pipeline-model-parallel-layout must begin with E and end with L, have each of them once, and "
                  "all t before m, e.g. Et|tt|tL");
-    else if (layers != config_layers(config))
+    else if (layers != config_layers(&config->model))
         complain(complaints,
                  "--pipeline-model-parallel-layout has %" PRId64 " layers (t), but --num-layers is %" PRId64
                  "; make them equal",
-                 layers, config_layers(config));
+                 layers, config_layers(&config->model));
     else if (depths != config->model.mtp_num_layers)
         complain(complaints,
                  "--pipeline-model-parallel-layout has %" PRId64
@@ -126,15 +126,17 @@ static void validate_layout(const struct config *config, struct complaints *comp
 }
 
 static bool can_split(const struct config *config, int64_t stages, int64_t split) {
-    return split >= 1 && split < stages && goes_into(config_encoder_layers(config), split) &&
-           goes_into(config_decoder_layers(config), stages - split);
+    return split >= 1 && split < stages && goes_into(config_encoder_layers(&config->model), split) &&
+           goes_into(config_decoder_layers(&config->model), stages - split);
 }
 
 // Where both stacks divide: "2, 4"; for a number of stages the stages where the decoder may begin, for 0 the numbers of
 // stages with such a place; "" if there is none.
 static const char *working_splits(const struct config *config, int64_t stages, char *text, size_t size) {
     size_t length = 0;
-    int64_t most = stages > 0 ? stages - 1 : config_layers(config) < 1024 ? config_layers(config) : 1024;
+    int64_t most = stages > 0                             ? stages - 1
+                   : config_layers(&config->model) < 1024 ? config_layers(&config->model)
+                                                          : 1024;
     text[0] = '\0';
     for (int64_t n = 1; n <= most && length + 24 < size; n++) {
         bool works = stages > 0 && can_split(config, stages, n);
@@ -155,7 +157,7 @@ static void validate_split(const struct config *config, struct complaints *compl
         complain(complaints,
                  "the encoder's %" PRId64 " and the decoder's %" PRId64 " layers cannot be split into %" PRId64
                  " pipeline stages with the decoder beginning at stage %" PRId64 "; %s%s",
-                 config_encoder_layers(config), config_decoder_layers(config), stages, split,
+                 config_encoder_layers(&config->model), config_decoder_layers(&config->model), stages, split,
                  splits[0] ? "numbers for --pipeline-model-parallel-split-rank that work are "
                            : "numbers for --pipeline-model-parallel-size that work are ",
                  splits[0] ? splits : sizes);
@@ -265,7 +267,7 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
              config->machine.decoder_last_pipeline_num_layers > 0)
         validate_uneven(config, complaints);
     else
-        validate_even("--num-layers", config_layers(config), stages, complaints);
+        validate_even("--num-layers", config_layers(&config->model), stages, complaints);
     if (complaints->count > before)
         return;
     if (!config->machine.pipeline_model_parallel_layout)

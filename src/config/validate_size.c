@@ -19,7 +19,7 @@ static double bound_of_bytes(const struct config *config) {
     // Every layer counts as a dense one and, with experts, as one with experts.
     double experts = (double)config->model.num_experts,
            chosen = experts > 0 ? (double)config->model.moe_router_topk : 0;
-    double inner = (double)config_expert_width(config),
+    double inner = (double)config_expert_width(&config->model),
            shared = (double)config->model.moe_shared_expert_intermediate_size;
     double h = (double)config->model.hidden_size, f = (double)config->model.ffn_hidden_size + shared,
            heads = (double)config->model.num_attention_heads;
@@ -30,7 +30,7 @@ static double bound_of_bytes(const struct config *config) {
     }
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
     double stacks = config->model.form == CONFIG_T5 || config->model.form == CONFIG_ICT ? 2 : 1;
-    double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
+    double layers = stacks * (double)(config_encoder_layers(&config->model) + config_decoder_layers(&config->model));
     double depths = (double)config->model.mtp_num_layers;  // each is a layer, a matmul before it and logits after it
     layers += depths;
     double vocabulary = (double)config->model.padded_vocab_size,
@@ -38,14 +38,15 @@ static double bound_of_bytes(const struct config *config) {
     double tokens = (double)config->run.micro_batch_size * (double)config->run.seq_length;
     if (tokens < positions)
         tokens = positions;  // generation goes up to this length
-    double gated = config_is_gated(config) ? 2 : 1, output = config->model.untie_embeddings_and_output_weights ? 2 : 1;
+    double gated = config_is_gated(&config->model) ? 2 : 1,
+           output = config->model.untie_embeddings_and_output_weights ? 2 : 1;
     if (config->model.form == CONFIG_ICT) {  // two towers, each with its tables
         output = 2;
         positions *= 2;
     }
     double heads_of_bert = config->model.form == CONFIG_BERT ? 2 * h : 0;
-    double words = fmax(h, (double)config_word_embedding_size(config));
-    double projections = config_word_embedding_size(config) != config->model.hidden_size ? 2 * words * h : 0;
+    double words = fmax(h, (double)config_word_embedding_size(&config->model));
+    double projections = config_word_embedding_size(&config->model) != config->model.hidden_size ? 2 * words * h : 0;
     double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
     double parameters =
         layers *
@@ -67,7 +68,7 @@ static void validate_places(const struct config *config, struct complaints *comp
     double E = (double)config->model.num_experts, choices = tokens * (double)config->model.moe_router_topk,
            places = choices;
     if (config->model.moe_pad_expert_input_to_capacity)
-        places = fmax(places, E * fmin(tokens, ceil(choices / E * config_expert_capacity(config))));
+        places = fmax(places, E * fmin(tokens, ceil(choices / E * config_expert_capacity(&config->model))));
     double ranks = (double)config->machine.expert_model_parallel_size;
     double rows = tokens * (double)config_expert_slices(config) / (double)config->machine.tensor_model_parallel_size;
     if (ranks > 1)
@@ -96,9 +97,9 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     if (config->model.num_attention_heads > MOST_HEADS)
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer",
                  config->model.num_attention_heads, MOST_HEADS);
-    int64_t cross = config->model.form == CONFIG_T5 ? config_decoder_layers(config) : 0;
-    int64_t layers =
-        config_encoder_layers(config) + config_decoder_layers(config) + cross + config->model.mtp_num_layers;
+    int64_t cross = config->model.form == CONFIG_T5 ? config_decoder_layers(&config->model) : 0;
+    int64_t layers = config_encoder_layers(&config->model) + config_decoder_layers(&config->model) + cross +
+                     config->model.mtp_num_layers;
     if (layers > MOST_LAYERS)
         complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
     // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last one the remainder.

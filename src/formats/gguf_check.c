@@ -62,7 +62,7 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     int axis = has_experts(ours) ? 1 : 0;  // of the rows
     slice->rows = match->pieces > 1 ? param->shard.segments[k] : ours->shape[axis];
     if (gguf_has(opened->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)
-        slice->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(config);
+        slice->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(&config->model);
     const struct gguf_tensor *tensor = slice->tensor;
     bool has_shape = tensor && tensor->rank == ours->rank && tensor->shape[axis] == slice->rows &&
                      (axis == 0 || tensor->shape[0] == ours->shape[0]) &&
@@ -138,7 +138,7 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         config->model.max_position_embeddings = config->model.sliding_window;
     config->model.sliding_window = has_windows ? config->model.sliding_window : 0;
     config->model.position_offset = 0;
-    if (config_activation(config) == ACTIVATION_GELU)
+    if (config_activation(&config->model) == ACTIVATION_GELU)
         config->model.activation = ACTIVATION_GELU_TANH;
     config->model.mtp_num_layers = 0;
     census_declare(config, &written->params);
@@ -300,7 +300,8 @@ static int compare_logits(const struct gguf_check *check, struct model_source *w
     const struct config *config = &asked->source->config;
     bool has_window =
         config->model.sliding_window > 0 && config->model.sliding_window < config->model.max_position_embeddings;
-    bool is_rounded = asked->has_dtype || has_halves(asked->source) || config_activation(config) == ACTIVATION_GELU;
+    bool is_rounded =
+        asked->has_dtype || has_halves(asked->source) || config_activation(&config->model) == ACTIVATION_GELU;
     if (!asked->compare || config->model.form == CONFIG_BERT || has_window)
         return 0;
     struct model_pair pair = {.write = asked, .written = written};

@@ -21,8 +21,8 @@ static bool is_scaled(const struct config *config, enum rope_scaling type) {
 }
 
 static int check_activation(const struct gguf_architecture *architecture, const struct config *config) {
-    OWNED char *wanted = memory_printf("%s%s", CONFIG_NAME(model.activation, config_activation(config)),
-                                       config_is_gated(config) ? " gated" : "");
+    OWNED char *wanted = memory_printf("%s%s", CONFIG_NAME(model.activation, config_activation(&config->model)),
+                                       config_is_gated(&config->model) ? " gated" : "");
     int result = -1;
     for (const char *const *known = architecture->activations; *known && result < 0; known++)
         result = is(*known, wanted) ? 0 : -1;
@@ -45,7 +45,7 @@ static bool needs_factors(const struct config *config) {
 
 static bool has_windows_in_turns(const struct config *config) {
     for (int64_t i = 0; i < config->model.num_layers; i++)
-        if ((config_layer_window(config, i) > 0) != (i % 2 == 0))
+        if ((config_layer_window(&config->model, i) > 0) != (i % 2 == 0))
             return false;
     return true;
 }
@@ -67,28 +67,28 @@ struct limit {
 
 static int check_limits(const struct gguf_architecture *architecture, const struct config *config) {
     const struct config_model *m = &config->model;
-    struct config_yarn yarn = config_yarn(config);
+    struct config_yarn yarn = config_yarn(&config->model);
     bool is_usual_yarn = yarn.fast == 32 && yarn.slow == 1 && m->mscale == m->mscale_all_dim && m->mscale > 0;
     // DeepSeek-V2-Lite and its like, whose queries have no latents, are recognized by their number of layers.
     bool is_lite =
         m->num_layers == 26 || m->num_layers == 27 || (m->num_layers == 48 && m->padded_vocab_size == 128256);
-    bool has_groups = config_query_groups(config) != m->num_attention_heads;
+    bool has_groups = config_query_groups(&config->model) != m->num_attention_heads;
     const struct limit rows[] = {
         // Each chooses and weights experts in its own way. The family already excludes layers, scores and shared
         // experts that those like DeepSeek lack.
-        {GGUF_EXPERTS | GGUF_ROUTED, 0, m->moe_router_num_groups > 1 && config_group_best(config) != 2,
+        {GGUF_EXPERTS | GGUF_ROUTED, 0, m->moe_router_num_groups > 1 && config_group_best(&config->model) != 2,
          "groups of experts that are judged otherwise than by their two best (--moe-router-group-best)"},
         {GGUF_EXPERTS | GGUF_SHARED, GGUF_ROUTED, !m->moe_shared_expert_gate,
          "shared experts without a gate (--moe-shared-expert-gate)"},
-        {GGUF_EXPERTS, GGUF_ROUTED, m->num_experts > 0 && config_expert_layers(config) != m->num_layers,
+        {GGUF_EXPERTS, GGUF_ROUTED, m->num_experts > 0 && config_expert_layers(&config->model) != m->num_layers,
          "layers without experts (--moe-layer-freq)"},
         {GGUF_EXPERTS | GGUF_SUMS_TO_ONE, GGUF_ROUTED, m->moe_router_pre_softmax,
          "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"},
         {GGUF_EXPERTS, GGUF_ROUTED | GGUF_SUMS_TO_ONE, !m->moe_router_pre_softmax,
          "weights of experts that add up to 1 (without --moe-router-pre-softmax)"},
-        {GGUF_ROPE, GGUF_PARTIAL_ROPE, config_rotary_channels(config) != m->kv_channels,
+        {GGUF_ROPE, GGUF_PARTIAL_ROPE, config_rotary_channels(&config->model) != m->kv_channels,
          "partial rotary embeddings (--rotary-percent)"},
-        {GGUF_ROPE, 0, config_has_longrope(config),
+        {GGUF_ROPE, 0, config_has_longrope(&config->model),
          "choice of LongRoPE's factors by the length of a text, as transformers has it"},
         {GGUF_ROPE, GGUF_ROPE_FACTORS, is_scaled(config, ROPE_SCALING_LLAMA3), "--rope-scaling-type llama3"},
         {GGUF_ROPE, GGUF_ROPE_FACTORS, needs_factors(config), "YaRN with values other than the defaults"},
@@ -99,7 +99,7 @@ static int check_limits(const struct gguf_architecture *architecture, const stru
         {GGUF_WINDOWS, 0, !has_windows_in_turns(config),
          "windows in other layers than the first of every two (--window-attn-skip-freq 2)"},
         {GGUF_LATENTS, 0, m->latent_rotary_halves, "--latent-rotary-halves"},
-        {GGUF_LATENTS, 0, config_latent_epsilon(config) != m->norm_epsilon,
+        {GGUF_LATENTS, 0, config_latent_epsilon(&config->model) != m->norm_epsilon,
          "--latent-norm-epsilon beside another --norm-epsilon"},
         {GGUF_LATENTS, 0, is_lite && m->q_lora_rank > 0,
          "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers"},
@@ -115,9 +115,10 @@ static int check_limits(const struct gguf_architecture *architecture, const stru
         {0, 0,
          m->position_embedding_type == POSITIONS_RELATIVE && m->relative_attention_max_distance != RELATIVE_DISTANCE,
          "--relative-attention-max-distance other than 128"},
-        {0, 0, m->form == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config),
+        {0, 0, m->form == CONFIG_T5 && config_decoder_layers(&config->model) > config_encoder_layers(&config->model),
          "decoder that is deeper than its encoder"},
-        {0, 0, config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS,
+        {0, 0,
+         config_encoder_layers(&config->model) > MOST_LAYERS || config_decoder_layers(&config->model) > MOST_LAYERS,
          "more than 512 layers"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -149,7 +150,7 @@ static int64_t context_length(const struct gguf_architecture *architecture, cons
 // An architecture that only has experts takes it as the experts' width.
 static int64_t mlp_width(const struct gguf_architecture *architecture, const struct config *config) {
     bool is_of_experts = gguf_has(architecture, GGUF_EXPERTS) && !gguf_has(architecture, GGUF_DENSE_WIDTH);
-    return is_of_experts ? config_expert_width(config) : config->model.ffn_hidden_size;
+    return is_of_experts ? config_expert_width(&config->model) : config->model.ffn_hidden_size;
 }
 
 // Keys begin with the name of the architecture.
@@ -174,9 +175,9 @@ static void add_text(const struct keys *keys, const char *name, const char *valu
 }
 
 static void add_rope(const struct keys *keys, const struct config *config) {
-    add_number(keys, "rope.dimension_count", config_rotary_channels(config));
+    add_number(keys, "rope.dimension_count", config_rotary_channels(&config->model));
     add_real(keys, "rope.freq_base", (double)config->model.rotary_base);
-    double attention = config_rope_attention_factor(config);
+    double attention = config_rope_attention_factor(&config->model);
     if (needs_factors(config)) {
         if (attention != 1)
             add_real(keys, "rope.scaling.attn_factor", attention);
@@ -204,7 +205,7 @@ static void add_latents(const struct keys *keys, const struct config *config) {
     add_number(keys, "attention.value_length", latent);
     add_number(keys, "attention.key_length_mla", config->model.qk_head_dim + shared);
     add_number(keys, "attention.value_length_mla", config->model.v_head_dim);
-    struct config_yarn yarn = config_yarn(config);
+    struct config_yarn yarn = config_yarn(&config->model);
     if (yarn.factor > 1) {
         add_text(keys, "rope.scaling.type", "yarn");
         add_real(keys, "rope.scaling.factor", yarn.factor);
@@ -217,9 +218,9 @@ static void add_routed(const struct keys *keys, const struct config *config) {
     bool is_sigmoid = config->model.moe_router_score_function == ROUTER_SIGMOID;
     add_number(keys, "leading_dense_block_count", hf_dense_layers(config));
     add_number(keys, "expert_shared_count",
-               config->model.moe_shared_expert_intermediate_size / config_expert_width(config));
+               config->model.moe_shared_expert_intermediate_size / config_expert_width(&config->model));
     add_number(keys, "expert_gating_func", is_sigmoid ? 2 : 1);
-    add_real(keys, "expert_weights_scale", config_router_factor(config));
+    add_real(keys, "expert_weights_scale", config_router_factor(&config->model));
     OWNED char *key = memory_printf("%s.expert_weights_norm", keys->architecture);
     gguf_add_bool(keys->pairs, key,
                   is_sigmoid ? config->model.moe_router_topk > 1 : !config->model.moe_router_pre_softmax);
@@ -232,7 +233,7 @@ static void add_routed(const struct keys *keys, const struct config *config) {
 static void add_encoder(const struct keys *keys, const struct config *config) {
     OWNED char *key = memory_printf("%s.attention.causal", keys->architecture);
     gguf_add_bool(keys->pairs, key, false);
-    int64_t types = config_token_types(config);
+    int64_t types = config_token_types(&config->model);
     gguf_add_u32(keys->pairs, "tokenizer.ggml.token_type_count", (uint32_t)(types > 0 ? types : 1));
 }
 
@@ -240,7 +241,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
                        struct gguf_pairs *pairs) {
     const struct keys keys = {pairs, architecture->name};
     bool is_t5 = config->model.form == CONFIG_T5, is_bert = config->model.form == CONFIG_BERT;
-    int64_t layers = is_t5 || is_bert ? config_encoder_layers(config) : config_decoder_layers(config);
+    int64_t layers = is_t5 || is_bert ? config_encoder_layers(&config->model) : config_decoder_layers(&config->model);
     gguf_add_string(pairs, "general.architecture", architecture->name, strlen(architecture->name));
     gguf_add_string(pairs, "general.type", "model", 5);
     add_number(&keys, "context_length", context_length(architecture, config));
@@ -254,13 +255,13 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
         add_number(&keys, "expert_used_count", config->model.moe_router_topk);
     }
     if (gguf_has(architecture, GGUF_DENSE_WIDTH))
-        add_number(&keys, "expert_feed_forward_length", config_expert_width(config));
+        add_number(&keys, "expert_feed_forward_length", config_expert_width(&config->model));
     if (gguf_has(architecture, GGUF_SHARED))
         add_number(&keys, "expert_shared_feed_forward_length", config->model.moe_shared_expert_intermediate_size);
     if (gguf_has(architecture, GGUF_WINDOWS))
         add_number(&keys, "attention.sliding_window", config->model.sliding_window);
     if (gguf_has(architecture, GGUF_GROUPS))
-        add_number(&keys, "attention.head_count_kv", config_query_groups(config));
+        add_number(&keys, "attention.head_count_kv", config_query_groups(&config->model));
     if (gguf_has(architecture, GGUF_ROUTED))
         add_routed(&keys, config);
     if (gguf_has(architecture, GGUF_LATENTS))
@@ -279,7 +280,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
         add_encoder(&keys, config);
     if (is_t5) {
         add_number(&keys, "attention.relative_buckets_count", config->model.relative_attention_num_buckets);
-        add_number(&keys, "decoder_block_count", config_decoder_layers(config));
+        add_number(&keys, "decoder_block_count", config_decoder_layers(&config->model));
     }
 }
 

@@ -114,7 +114,7 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
         tensor->shape[0] -= config->model.position_offset;
     }
     if (gguf_has(job->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)  // queries and keys
-        output->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(config);
+        output->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(&config->model);
     if (strcmp(ours->name, "decoder.final_layernorm.weight") == 0)
         output->scale = gguf_output_scale(config);
     tensor->format = format_of(job, tensor, ours->dtype);

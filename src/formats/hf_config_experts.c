@@ -129,7 +129,7 @@ char *hf_sparse_read(const struct hf_family *family, const struct json *root, in
 
 bool hf_sparse_are(const struct hf_family *family, const struct json *base, const struct config *config) {
     size_t count = (size_t)config->model.num_layers;
-    OWNED bool *layers = config_list_expert_layers(config), *theirs = memory_alloc(count + 1);
+    OWNED bool *layers = config_list_expert_layers(&config->model), *theirs = memory_alloc(count + 1);
     bool are_same =
         read_layers(family, base, theirs, config->model.num_layers) == 0 && memcmp(layers, theirs, count) == 0;
     error_clear();
@@ -138,21 +138,21 @@ bool hf_sparse_are(const struct hf_family *family, const struct json *base, cons
 
 int64_t hf_dense_layers(const struct config *config) {
     int64_t dense = 0, L = config->model.num_layers;
-    OWNED bool *layers = config_list_expert_layers(config);
+    OWNED bool *layers = config_list_expert_layers(&config->model);
     while (dense < L && !layers[dense])
         dense++;
-    return config_expert_layers(config) == L - dense ? dense : -1;
+    return config_expert_layers(&config->model) == L - dense ? dense : -1;
 }
 
 bool hf_sparse_is_possible(const struct hf_family *family, const struct config *config) {
     if (family->sparse == HF_SPARSE_ALL)
-        return config_expert_layers(config) == config->model.num_layers;
+        return config_expert_layers(&config->model) == config->model.num_layers;
     return family->sparse != HF_SPARSE_FIRST || hf_dense_layers(config) >= 0;
 }
 
 static char *list_dense(const struct config *config) {
     OWNED_BY(buffer_free) struct buffer text = {0};
-    OWNED bool *layers = config_list_expert_layers(config);
+    OWNED bool *layers = config_list_expert_layers(&config->model);
     for (int64_t i = 0; i < config->model.num_layers; i++)
         if (!layers[i])
             buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : "", i);
@@ -161,7 +161,7 @@ static char *list_dense(const struct config *config) {
 
 static char *list_types(const struct config *config) {
     OWNED_BY(buffer_free) struct buffer text = {0};
-    OWNED bool *layers = config_list_expert_layers(config);
+    OWNED bool *layers = config_list_expert_layers(&config->model);
     for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", layers[i] ? "sparse" : "dense");
     return memory_printf("%s]", buffer_string(&text));
@@ -235,10 +235,10 @@ int hf_routed_read(const struct hf_family *family, const struct json *root, stru
 }
 
 const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config) {
-    int64_t width = config_expert_width(config), shared = config->model.moe_shared_expert_intermediate_size;
+    int64_t width = config_expert_width(&config->model), shared = config->model.moe_shared_expert_intermediate_size;
     if (shared == 0 || shared % width != 0)
         return "--moe-shared-expert-intermediate-size";
-    return config->model.moe_router_num_groups > 1 && config_group_best(config) != family->group_best
+    return config->model.moe_router_num_groups > 1 && config_group_best(&config->model) != family->group_best
                ? "--moe-router-group-best"
                : NULL;
 }
@@ -250,7 +250,7 @@ size_t hf_routed_members(const struct hf_family *family, const struct config *co
     const char *method = groups <= 1 && family->plain_method ? family->plain_method : family->topk_method;
     size_t count = 0;
     members[count++] =
-        (struct hf_member){shared_key(family), memory_printf("%" PRId64, shared / config_expert_width(config))};
+        (struct hf_member){shared_key(family), memory_printf("%" PRId64, shared / config_expert_width(&config->model))};
     members[count++] = (struct hf_member){"n_group", memory_printf("%" PRId64, groups > 1 ? groups : 1)};
     members[count++] = (struct hf_member){"topk_group", memory_printf("%" PRId64, groups > 1 ? chosen : 1)};
     if (method)

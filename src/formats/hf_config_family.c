@@ -15,31 +15,31 @@ static void append_bool(struct buffer *out, bool value) {
 
 void hf_append_effective(const struct config *config, const char *flag, struct buffer *out) {
     struct flag_table table = config_flag_table(0);
-    bool is_silu = config_activation(config) == ACTIVATION_SILU;
+    bool is_silu = config_activation(&config->model) == ACTIVATION_SILU;
     if (strcmp(flag, "--activation") == 0)
-        buffer_append_string(out, CONFIG_NAME(model.activation, config_activation(config)));
+        buffer_append_string(out, CONFIG_NAME(model.activation, config_activation(&config->model)));
     else if (strcmp(flag, "--lm-head-activation") == 0)
-        buffer_append_string(out, CONFIG_NAME(model.activation, config_head_activation(config)));
+        buffer_append_string(out, CONFIG_NAME(model.activation, config_head_activation(&config->model)));
     else if (strcmp(flag, "--word-embedding-size") == 0)
-        buffer_printf(out, "%lld", (long long)config_word_embedding_size(config));
+        buffer_printf(out, "%lld", (long long)config_word_embedding_size(&config->model));
     else if (strcmp(flag, "--gated-linear-unit") == 0)
-        append_bool(out, config_is_gated(config));
+        append_bool(out, config_is_gated(&config->model));
     else if (strcmp(flag, "--swiglu") == 0)
-        append_bool(out, is_silu && config_is_gated(config));
+        append_bool(out, is_silu && config_is_gated(&config->model));
     else if (strcmp(flag, "--num-token-types") == 0)
-        buffer_printf(out, "%lld", (long long)config_token_types(config));
+        buffer_printf(out, "%lld", (long long)config_token_types(&config->model));
     else if (strcmp(flag, "--encoder-num-layers") == 0)
-        buffer_printf(out, "%lld", (long long)config_encoder_layers(config));
+        buffer_printf(out, "%lld", (long long)config_encoder_layers(&config->model));
     else if (strcmp(flag, "--decoder-num-layers") == 0)
-        buffer_printf(out, "%lld", (long long)config_decoder_layers(config));
+        buffer_printf(out, "%lld", (long long)config_decoder_layers(&config->model));
     else if (strcmp(flag, "--num-query-groups") == 0)
-        buffer_printf(out, "%lld", (long long)config_query_groups(config));
+        buffer_printf(out, "%lld", (long long)config_query_groups(&config->model));
     else if (strcmp(flag, "--bert-no-binary-head") == 0)
-        append_bool(out, !config_has_binary_head(config));
+        append_bool(out, !config_has_binary_head(&config->model));
     else if (strcmp(flag, "--moe-ffn-hidden-size") == 0)
-        buffer_printf(out, "%lld", (long long)config_expert_width(config));
+        buffer_printf(out, "%lld", (long long)config_expert_width(&config->model));
     else if (strcmp(flag, "--moe-router-topk-scaling-factor") == 0)
-        buffer_printf(out, "%.17g", config_router_factor(config));
+        buffer_printf(out, "%.17g", config_router_factor(&config->model));
     else if (strcmp(flag, "--softmax-scale") == 0)
         buffer_printf(out, "%.17g",
                       config->model.softmax_scale > 0 ? config->model.softmax_scale
@@ -113,31 +113,31 @@ static bool is_plain(const struct hf_family *family, const struct config *config
     if (strcmp(flag, "--kv-channels") == 0)
         return config->model.kv_channels * config->model.num_attention_heads == config->model.hidden_size;
     if (strcmp(flag, "--num-query-groups") == 0)
-        return config_query_groups(config) == config->model.num_attention_heads;
+        return config_query_groups(&config->model) == config->model.num_attention_heads;
     if (strcmp(flag, "--num-token-types") == 0)
-        return config_token_types(config) == 0;
+        return config_token_types(&config->model) == 0;
     if (strcmp(flag, "--bert-no-binary-head") == 0)
-        return !config_has_binary_head(config);
+        return !config_has_binary_head(&config->model);
     if (strcmp(flag, "--lm-head-activation") == 0)
         return config->model.form != CONFIG_BERT;
     if (strcmp(flag, "--word-embedding-size") == 0)
-        return config_word_embedding_size(config) == config->model.hidden_size;
+        return config_word_embedding_size(&config->model) == config->model.hidden_size;
     if (strcmp(flag, "--ffn-hidden-size") == 0)
         return config->model.num_experts > 0 || config->model.ffn_hidden_size == 4 * config->model.hidden_size;
     if (strcmp(flag, "--softmax-scale") == 0)
         return config->model.multi_latent_attention
                    ? config->model.softmax_scale == 0
-                   : config_softmax_scale(config) == 1.0f / sqrtf((float)config->model.kv_channels);
+                   : config_softmax_scale(&config->model) == 1.0f / sqrtf((float)config->model.kv_channels);
     if (strcmp(flag, "--no-rope-freq") == 0)
-        return config_no_rope_freq(config) == 0;
+        return config_no_rope_freq(&config->model) == 0;
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
-        return !config_mixes_windows(config);
+        return !config_mixes_windows(&config->model);
     if (strcmp(flag, "--rotary-base-local") == 0)
         return config->model.rotary_base_local == 0 || config->model.sliding_window == 0;
     if (strncmp(flag, "--moe-", 6) == 0 && config->model.num_experts == 0)
         return true;
     if (strcmp(flag, "--moe-layer-freq") == 0)
-        return config_expert_layers(config) == config->model.num_layers;
+        return config_expert_layers(&config->model) == config->model.num_layers;
     if (strcmp(flag, "--embedding-multiplier") == 0 && family->scales_embedding)
         return fabs(config->model.embedding_multiplier / sqrt((double)config->model.hidden_size) - 1) < 1e-12;
     struct config defaults;
@@ -220,7 +220,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         return "MLPs without experts";
     if (hf_has_flag(family, "--moe-router-score-function") && config->model.moe_router_topk == 1)
         return "--moe-router-topk";
-    int64_t groups = config_query_groups(config);
+    int64_t groups = config_query_groups(&config->model);
     if (family->has_multi_query && groups != 1 && groups != config->model.num_attention_heads)
         return "--num-query-groups";
     double scalar = hf_query_scalar(config), scale = config->model.softmax_scale;
@@ -228,7 +228,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         return "--softmax-scale";
     bool has_rope_everywhere = family->has_rope_without_windows && config->model.sliding_window == 0;
     int64_t skipped = has_rope_everywhere ? 0 : hf_whole_layers_every(config);
-    if (family->has_whole_without_rope && skipped != config_no_rope_freq(config))
+    if (family->has_whole_without_rope && skipped != config_no_rope_freq(&config->model))
         return "--no-rope-freq";
     if (family->needs_window && config->model.sliding_window == 0)
         return "models without a window (--sliding-window)";

@@ -76,12 +76,12 @@ int hf_latent_read(const struct hf_family *family, const struct json *root, stru
 
 const char *hf_latent_obstacle(const struct config *config) {
     double all = config->model.mscale_all_dim, mscale = config->model.mscale;
-    if (config_latent_epsilon(config) != HF_LATENT_EPSILON)
+    if (config_latent_epsilon(&config->model) != HF_LATENT_EPSILON)
         return "--latent-norm-epsilon";
     if (config->model.softmax_scale > 0)
         return "--softmax-scale";
     bool is_usual = mscale == 1 && all == 0;
-    return config_yarn(config).factor > 1 && !is_usual && (mscale == 0 || all == 0) ? "--mscale" : NULL;
+    return config_yarn(&config->model).factor > 1 && !is_usual && (mscale == 0 || all == 0) ? "--mscale" : NULL;
 }
 
 static void append_yarn(const struct config *config, struct buffer *out) {
@@ -104,7 +104,7 @@ static void append_yarn(const struct config *config, struct buffer *out) {
 
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]) {
     OWNED_BY(buffer_free) struct buffer yarn = {0};
-    if (config_yarn(config).factor > 1)
+    if (config_yarn(&config->model).factor > 1)
         append_yarn(config, &yarn);
     const struct hf_member all[] = {
         {"rope_theta", memory_printf("%.17g", config->model.rotary_base)},

@@ -87,14 +87,15 @@ char *hf_windows_read(const struct hf_family *family, const struct json *root, c
 char *hf_windows_types(const struct config *config) {
     OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t i = 0; i < config->model.num_layers; i++)
-        buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", config_layer_window(config, i) > 0 ? windowed : whole);
+        buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[",
+                      config_layer_window(&config->model, i) > 0 ? windowed : whole);
     return memory_printf("%s]", buffer_string(&text));
 }
 
 int64_t hf_whole_layers_every(const struct config *config) {
     int64_t every = 0;
     for (int64_t i = 0; i < config->model.num_layers; i++) {
-        bool is_whole = config_layer_window(config, i) == 0;
+        bool is_whole = config_layer_window(&config->model, i) == 0;
         if (is_whole && every == 0)
             every = i + 1;
         if (is_whole != (every > 0 && (i + 1) % every == 0))

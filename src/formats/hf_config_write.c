@@ -164,7 +164,7 @@ static void append_scaling(const struct config *config, struct json_writer *json
 static bool keep_alpha(struct members *members, const struct hf_config_write *write) {
     bool is_there = write->family->has_rope_alpha && is_of_family(write->base, write->family);
     // If the model also has another scaling, that is written, with the stretched base.
-    if (config_scales_rope(write->config) || write->config->model.rotary_seq_len_interpolation_factor != 1)
+    if (config_scales_rope(&write->config->model) || write->config->model.rotary_seq_len_interpolation_factor != 1)
         return false;
     const struct json *scaling = is_there ? hf_alpha_scaling(write->base) : NULL;
     const struct json *inner = scaling ? json_member(scaling, "rope_theta") : NULL;
@@ -187,7 +187,7 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
     bool has_part = hf_default(family, "partial_rotary_factor");
     if (family->rotary_channels_key) {
         set_member(members, family->rotary_channels_key,
-                   memory_printf("%lld", (long long)config_rotary_channels(config)));
+                   memory_printf("%lld", (long long)config_rotary_channels(&config->model)));
         if (!has_part)
             return;
     }
@@ -200,8 +200,9 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
                    real_text(config->model.rotary_percent));
     if (!family->has_no_groups)
-        set_member(members, hf_groups_key(family), memory_printf("%lld", (long long)config_query_groups(config)));
-    if (config_has_longrope(config))
+        set_member(members, hf_groups_key(family),
+                   memory_printf("%lld", (long long)config_query_groups(&config->model)));
+    if (config_has_longrope(&config->model))
         set_member(members, "original_max_position_embeddings",
                    memory_printf("%lld", (long long)config->model.rope_original_length));
     if (family->has_no_flat_rope)
@@ -209,10 +210,10 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
     // A scaling that changes nothing is not written: transformers would divide by 0.
     if (keep_alpha(members, write))
         return;
-    if (config_scales_rope(config)) {
+    if (config_scales_rope(&config->model)) {
         OWNED_BY(buffer_free) struct buffer text = {0};
         struct json_writer json = {.out = &text};
-        if (config_has_longrope(config))
+        if (config_has_longrope(&config->model))
             hf_append_longrope(config, &json);
         else
             append_scaling(config, &json, false);
@@ -232,7 +233,7 @@ static void set_nested_rope(struct members *members, const struct config *config
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "full_attention");
-    if (config_scales_rope(config)) {
+    if (config_scales_rope(&config->model)) {
         append_scaling(config, &json, true);
     } else {
         json_begin_object(&json);
@@ -261,7 +262,7 @@ static void set_own(struct members *members, const struct hf_member *own, size_t
 static void set_no_rope_layers(struct members *members, const struct config *config) {
     OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t i = 0; i < config->model.num_layers; i++)
-        buffer_printf(&text, "%s%d", i > 0 ? ", " : "[", config_layer_skips_rope(config, i) ? 0 : 1);
+        buffer_printf(&text, "%s%d", i > 0 ? ", " : "[", config_layer_skips_rope(&config->model, i) ? 0 : 1);
     buffer_append_string(&text, "]");
     set_member(members, "no_rope_layers", memory_string(buffer_string(&text)));
     if (config->model.no_rope_freq > 0)
@@ -389,16 +390,16 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (config->model.form == CONFIG_T5 && config->data.decoder_start_token >= 0)
         set_member(members, "decoder_start_token_id",
                    memory_printf("%lld", (long long)config->data.decoder_start_token));
-    bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
+    bool is_mlm = family->architecture_mlm && !config_has_binary_head(&config->model);
     set_member(members, "model_type", quoted(family->model_type));
     set_member(members, "architectures",
                memory_printf("[\"%s\"]", is_mlm ? family->architecture_mlm : family->architecture));
     set_member(members, "torch_dtype", quoted(write->dtype));
-    if (family->architecture_mlm && config_activation(config) != config_head_activation(config))
+    if (family->architecture_mlm && config_activation(&config->model) != config_head_activation(&config->model))
         log_info(
             "note: the head has %s and the blocks have %s; %s has one activation for both, so its logits will differ",
-            CONFIG_NAME(model.activation, config_head_activation(config)),
-            CONFIG_NAME(model.activation, config_activation(config)), family->model_type);
+            CONFIG_NAME(model.activation, config_head_activation(&config->model)),
+            CONFIG_NAME(model.activation, config_activation(&config->model)), family->model_type);
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
     struct hf_key key;
@@ -427,7 +428,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (family->has_nested_rope)
         set_nested_rope(members, config);
     if (family->has_multi_query)
-        set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
+        set_member(members, "multi_query", memory_string(config_query_groups(&config->model) == 1 ? "true" : "false"));
     bool is_tied = !config->model.untie_embeddings_and_output_weights && !hf_config_doubles_head(family, config);
     set_member(members, "tie_word_embeddings", memory_string(is_tied ? "true" : "false"));
     if (family->tie == HF_TIED_SCALED)

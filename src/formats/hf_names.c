@@ -109,7 +109,7 @@ struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param 
 }
 
 size_t hf_head_bytes(const struct config *config, size_t bytes) {
-    return bytes / (size_t)(config->model.num_attention_heads + 2 * config_query_groups(config));
+    return bytes / (size_t)(config->model.num_attention_heads + 2 * config_query_groups(&config->model));
 }
 
 bool hf_is_mxfp4(enum hf_transform transform) {
@@ -167,7 +167,7 @@ void hf_reorder(const struct hf_reorder *job) {
                                               .from = job->from,
                                               .to_groups = job->to_theirs,
                                               .heads = job->config->model.num_attention_heads,
-                                              .groups = config_query_groups(job->config),
+                                              .groups = config_query_groups(&job->config->model),
                                               .head_bytes = hf_head_bytes(job->config, job->bytes)});
         return;
     }

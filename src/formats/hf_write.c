@@ -85,7 +85,7 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
         continue;
     for (size_t i = 0; hf_key_at(family, i, &key); i++)
         rows = key.instead > 0 ? key.instead : rows;
-    if (!row || config_token_types(config) > 0)
+    if (!row || config_token_types(&config->model) > 0)
         return;
     struct hf_output *output = &job->outputs[job->count++];
     *output = (struct hf_output){.name = memory_string(row->theirs[0]), .is_zero = true};

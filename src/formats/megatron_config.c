@@ -340,16 +340,16 @@ static const char of_experts[] =
 
 // Most arguments have the value of the flag of their name, and a number that was not given is left out.
 static void put_argument(struct buffer *out, const struct config *config, const char *name) {
-    enum activation activation = config_activation(config);
-    bool is_gated = config_is_gated(config);
+    enum activation activation = config_activation(&config->model);
+    bool is_gated = config_is_gated(&config->model);
     // Those that follow from several flags, or that are always the same.
     const struct {
         const char *name;
         bool is_number;
         int64_t value;
     } derived[] = {
-        {"group_query_attention", false, config_query_groups(config) != config->model.num_attention_heads},
-        {"num_query_groups", true, config_query_groups(config)},
+        {"group_query_attention", false, config_query_groups(&config->model) != config->model.num_attention_heads},
+        {"num_query_groups", true, config_query_groups(&config->model)},
         {"add_position_embedding", false, true},
         {"rotary_base", true, (int64_t)config->model.rotary_base},
         {"rotary_seq_len_interpolation_factor", true, (int64_t)config->model.rotary_seq_len_interpolation_factor},
@@ -357,10 +357,10 @@ static void put_argument(struct buffer *out, const struct config *config, const 
         {"squared_relu", false, activation == ACTIVATION_SQUARED_RELU},
         {"quick_geglu", false, is_gated && activation == ACTIVATION_QUICK_GELU},
         {"bias_gelu_fusion", false, activation == ACTIVATION_GELU_TANH},
-        {"add_bias_linear", false, config_has_mlp_bias(config)},
-        {"add_qkv_bias", false, config_has_qkv_bias(config)},
+        {"add_bias_linear", false, config_has_mlp_bias(&config->model)},
+        {"add_qkv_bias", false, config_has_qkv_bias(&config->model)},
         {"moe_layer_freq", true, 1},
-        {"moe_ffn_hidden_size", true, config_expert_width(config)},
+        {"moe_ffn_hidden_size", true, config_expert_width(&config->model)},
         {"expert_model_parallel_size", true, 1},
         {"use_mcore_models", false, true},
         {"tensor_model_parallel_size", true, 1},
@@ -403,7 +403,7 @@ static void put_arguments(struct buffer *out, const struct config *config, const
 static void put_window(struct buffer *out, const struct config *config) {
     bool has_window = false;
     for (int64_t i = 0; i < config->model.num_layers; i++)
-        has_window = has_window || config_layer_window(config, i) > 0;
+        has_window = has_window || config_layer_window(&config->model, i) > 0;
     if (!has_window)
         return;
     pickle_text(out, "window_size");
@@ -411,12 +411,12 @@ static void put_window(struct buffer *out, const struct config *config) {
     pickle_int(out, config->model.sliding_window - 1);
     pickle_int(out, 0);
     pickle_end_tuple(out);
-    if (!config_mixes_windows(config))
+    if (!config_mixes_windows(&config->model))
         return;
     pickle_text(out, "window_attn_skip_freq");
     pickle_begin_list(out);
     for (int64_t i = 0; i < config->model.num_layers; i++)
-        pickle_int(out, config_layer_window(config, i) > 0);
+        pickle_int(out, config_layer_window(&config->model, i) > 0);
     pickle_end_list(out);
 }
 

@@ -233,12 +233,12 @@ static int read_whole(struct megatron_job *job, const struct written_piece *piec
     if (!strstr(piece->name, ".linear_qkv.weight") && !strstr(piece->name, ".linear_qkv.bias"))
         return 0;
     unsigned char *together = memory_alloc(whole->bytes + 1);
-    size_t heads = (size_t)(config->model.num_attention_heads + 2 * config_query_groups(config));
+    size_t heads = (size_t)(config->model.num_attention_heads + 2 * config_query_groups(&config->model));
     convert_heads(&(struct convert_heads){.to = together,
                                           .from = whole->elements,
                                           .to_groups = true,
                                           .heads = config->model.num_attention_heads,
-                                          .groups = config_query_groups(config),
+                                          .groups = config_query_groups(&config->model),
                                           .head_bytes = whole->bytes / heads});
     free(whole->elements);
     whole->elements = together;

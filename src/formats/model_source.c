@@ -106,8 +106,9 @@ size_t source_declare_biases(const struct config *config, struct param_list *par
     int before = params->count;
     if (config->model.num_experts == 0 || !config->model.moe_router_enable_expert_bias)
         return 0;
-    OWNED bool *has_experts = config_list_expert_layers(config);
-    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->model.num_layers;
+    OWNED bool *has_experts = config_list_expert_layers(&config->model);
+    int64_t depths = config_routed_layers(&config->model) - config_expert_layers(&config->model),
+            L = config->model.num_layers;
     for (int64_t layer = 0; layer < L + depths; layer++) {
         if (layer < L && !has_experts[layer])
             continue;

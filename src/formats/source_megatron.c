@@ -43,7 +43,7 @@ static struct stored_part part_of(const struct model_source *source, size_t i, i
     bool is_whole = strstr(tensor->name, ".mlp.experts.") && !skipped;
     struct stored_part part = {.rank = tensor->rank - skipped};
     part.name = skipped ? memory_printf("%s#%lld", tensor->name, (long long)k) : memory_string(tensor->name);
-    part.split = is_whole ? SPLIT_WHOLE : megatron_split(tensor->name, config_is_gated(&source->config));
+    part.split = is_whole ? SPLIT_WHOLE : megatron_split(tensor->name, config_is_gated(&source->config.model));
     memcpy(part.shape, tensor->shape + skipped, (size_t)part.rank * sizeof part.shape[0]);
     return part;
 }
@@ -112,7 +112,7 @@ static void find_extra(const struct model_source *source, struct source_problems
 // and values by themselves, which are read by whole heads only.
 static bool can_split_groups(const struct model_source *source, int64_t ranks) {
     const struct megatron_folder *folder = source->detail;
-    int64_t groups = config_query_groups(&source->config);
+    int64_t groups = config_query_groups(&source->config.model);
     int64_t rows = (source->config.model.num_attention_heads + 2 * groups) * source->config.model.kv_channels;
     return groups % ranks == 0 ||
            (ranks % groups == 0 && rows % ranks == 0 && folder->version >= 2 && folder->form != CONFIG_T5);
@@ -120,7 +120,7 @@ static bool can_split_groups(const struct model_source *source, int64_t ranks) {
 
 static int check_groups(const struct model_source *source) {
     const struct megatron_folder *folder = source->detail;
-    int64_t groups = config_query_groups(&source->config);
+    int64_t groups = config_query_groups(&source->config.model);
     if (!can_split_groups(source, folder->tensor_ranks))
         return error_set(
             "%s: %lld query groups over %d tensor-parallel ranks are not supported; save it in Megatron-LM "
@@ -208,7 +208,7 @@ static void gather_gated(const struct gathering *g) {
 
 // Row of channel c of a head in a shard of only keys (kind 0) and values (1).
 static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
-    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config);
+    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config.model);
     if (g->folder->version < 1)
         return (kind * (heads / g->ranks) + head) * D + c;
     if (g->folder->version < 2)
@@ -217,7 +217,7 @@ static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head
 }
 
 static void gather_kv(const struct gathering *g) {
-    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config);
+    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config.model);
     int64_t part = heads / g->ranks;
     for (int kind = 0; kind < 2; kind++)
         for (int64_t head = 0; head < part; head++)
@@ -229,7 +229,7 @@ static void gather_kv(const struct gathering *g) {
 // counts queries or groups of the shard or of all.
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
-    int64_t D = config->model.kv_channels, groups = config_query_groups(config);
+    int64_t D = config->model.kv_channels, groups = config_query_groups(&config->model);
     int64_t queries = config->model.num_attention_heads / groups, heads = config->model.num_attention_heads / g->ranks;
     if (g->folder->version < 1)
         return (kind * heads + head) * D + c;
@@ -252,7 +252,8 @@ static void gather_split_groups(const struct gathering *g, const int64_t heads[3
 
 static void gather_qkv(const struct gathering *g) {
     const struct config *config = &g->source->config;
-    int64_t D = config->model.kv_channels, H = config->model.num_attention_heads, G = config_query_groups(config);
+    int64_t D = config->model.kv_channels, H = config->model.num_attention_heads,
+            G = config_query_groups(&config->model);
     const int64_t heads[3] = {H, G, G}, first[3] = {0, H * D, (H + G) * D};
     if (G % g->ranks != 0) {
         gather_split_groups(g, heads, first);

@@ -9,8 +9,8 @@
 
 static void build_tower(struct tower *tower, struct param_list *params, const struct config *config,
                         const struct choices *choices) {
-    int64_t L = config_encoder_layers(config), E = config->model.biencoder_projection_dim;
-    embedding_build(&tower->embedding, params, config, choices);
+    int64_t L = config_encoder_layers(&config->model), E = config->model.biencoder_projection_dim;
+    embedding_build(&tower->embedding, params, &config->model, choices);
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)L);
     for (int64_t i = 0; i < L; i++)
         each[i] = choices_layer(choices, false);

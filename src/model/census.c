@@ -6,7 +6,7 @@
 
 void census_declare(const struct config *config, struct param_list *params) {
     struct model model;
-    model_build(&model, params, &(struct model_options){.config = config, .chunk = config_whole(config)});
+    model_build(&model, params, &(struct model_options){.config = config, .chunk = config_whole(&config->model)});
     model_free(&model);
 }
 
@@ -27,15 +27,15 @@ const char *census_name(const char *name) {
 }
 
 // Fraction of a parameter's elements that one token uses: it is routed to only some of the experts.
-static double active_share(const struct config *config, const char *name) {
+static double active_share(const struct config_model *model, const char *name) {
     bool is_of_experts = strstr(name, ".mlp.experts.");
-    return is_of_experts ? (double)config->model.moe_router_topk / (double)config->model.num_experts : 1;
+    return is_of_experts ? (double)model->moe_router_topk / (double)model->num_experts : 1;
 }
 
-static int64_t active_parameters(const struct config *config, const struct param_list *params) {
+static int64_t active_parameters(const struct config_model *model, const struct param_list *params) {
     double count = 0;
     for (int i = 0; i < params->count; i++)
-        count += (double)shard_global_count(&params->items[i]->shard) * active_share(config, params->items[i]->name);
+        count += (double)shard_global_count(&params->items[i]->shard) * active_share(model, params->items[i]->name);
     return (int64_t)count;
 }
 
@@ -43,13 +43,13 @@ int64_t census_active_parameters(const struct config *config) {
     return census_take(config).active;
 }
 
-static void count_matrix(struct census *census, const struct config *config, const struct param *param) {
+static void count_matrix(struct census *census, const struct config_model *model, const struct param *param) {
     const char *name = census_name(param->name);
-    double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
+    double elements = (double)shard_global_count(&param->shard) * active_share(model, name);
     // Attention itself: the mean of the channels of queries and of values.
     double columns = (double)param->shard.global[1];
-    if (config->model.multi_latent_attention && strstr(name, ".linear_proj."))
-        columns = (columns + (double)(config->model.num_attention_heads * config->model.kv_channels)) / 2;
+    if (model->multi_latent_attention && strstr(name, ".linear_proj."))
+        columns = (columns + (double)(model->num_attention_heads * model->kv_channels)) / 2;
     bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
     if (strstr(name, ".linear_") || strstr(name, ".eh_proj."))
         *(is_encoder ? &census->encoder : &census->decoder) += elements;
@@ -67,16 +67,16 @@ struct census census_take(const struct config *config) {
     census_declare(config, &params);
     for (int i = 0; i < params.count; i++)
         if (params.items[i]->shard.rank >= 2 && params.items[i]->has_decay)
-            count_matrix(&census, config, params.items[i]);
+            count_matrix(&census, &config->model, params.items[i]);
     census.parameters = param_list_elements(&params);
-    census.active = active_parameters(config, &params);
+    census.active = active_parameters(&config->model, &params);
     param_list_free(&params);
     census.depth_norms = 3 * (double)config->model.mtp_num_layers * (double)config->model.hidden_size;
     return census;
 }
 
 double census_flops(const struct census *census, const struct config *config, int64_t global_batch_size) {
-    bool is_t5 = config->model.form == CONFIG_T5, has_decoder = !config_is_encoder(config);
+    bool is_t5 = config->model.form == CONFIG_T5, has_decoder = !config_is_encoder(&config->model);
     double B = (double)global_batch_size, s = (double)config->run.seq_length;
     // The projections of first tokens and the scores are left out: few rows.
     if (config->model.form == CONFIG_ICT) {

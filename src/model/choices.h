@@ -109,8 +109,8 @@ struct layer_choices {
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
 // The rotary positions of ordinary layers. False if the model has none, or has a number of pairs that layers do not
 // support; choices_set treats the latter as a broken invariant.
-bool choices_set_rope(struct rope *rope, const struct config *config);
-float choices_scale(const struct config *config);  // the factor of attention scores
+bool choices_set_rope(struct rope *rope, const struct config_model *model);
+float choices_scale(const struct config_model *model);  // the factor of attention scores
 // Choices of a dense layer without a window; has_cross: its stack attends to a memory.
 struct layer_choices choices_layer(const struct choices *choices, bool has_cross);
 // Replaces the layer's MLP by a mixture of experts; `before` is the number of such layers before it.

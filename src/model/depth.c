@@ -7,7 +7,7 @@
 
 static void build_stack(struct depth *depth, struct param_list *params, const struct depth_options *options,
                         const char *name) {
-    int64_t layers = config_decoder_layers(options->config);
+    int64_t layers = config_decoder_layers(&options->config->model);
     stack_build(&depth->stack, params,
                 &(struct stack_options){.name = name,
                                         .block = "transformer_layer",
@@ -27,7 +27,7 @@ void depth_build(struct depth *depth, struct param_list *params, const struct de
     *depth = (struct depth){.number = options->number,
                             .is_last = options->number == options->config->model.mtp_num_layers - 1,
                             .embedding = *options->embedding};
-    depth->embedding.dropout_layer = config_decoder_layers(options->config) + options->number;
+    depth->embedding.dropout_layer = config_decoder_layers(&options->config->model) + options->number;
     char *name = memory_printf("mtp.layers.%lld", (long long)options->number);
     char *enorm = memory_printf("%s.enorm", name), *hnorm = memory_printf("%s.hnorm", name);
     char *eh_proj = memory_printf("%s.eh_proj", name);

@@ -4,39 +4,39 @@
 
 #include <string.h>
 
-struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices) {
-    struct shard whole = shard_whole(2, config->model.padded_vocab_size, config_word_embedding_size(config));
+struct param *embedding_tokens(struct param_list *params, const struct config_model *model,
+                               const struct choices *choices) {
+    struct shard whole = shard_whole(2, model->padded_vocab_size, config_word_embedding_size(model));
     struct param *tokens = param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0),
                                         INIT_NORMAL, choices->standard_deviation);
     tokens->is_vocabulary = true;
     return tokens;
 }
 
-void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
+void embedding_build(struct embedding *embedding, struct param_list *params, const struct config_model *model,
                      const struct choices *choices) {
-    int64_t V = config->model.padded_vocab_size, C = choices->C, types = config_token_types(config);
-    int64_t E = config_word_embedding_size(config);
+    int64_t V = model->padded_vocab_size, C = choices->C, types = config_token_types(model);
+    int64_t E = config_word_embedding_size(model);
     double deviation = choices->standard_deviation;
     CHECK(V > 0);
     *embedding = (struct embedding){.C = C,
                                     .E = E,
-                                    .position_offset = config->model.position_offset,
-                                    .has_norm = config_has_embedding_norm(config),
-                                    .norms_words = config->model.embed_layernorm,
+                                    .position_offset = model->position_offset,
+                                    .has_norm = config_has_embedding_norm(model),
+                                    .norms_words = model->embed_layernorm,
                                     .dropout = choices->hidden_dropout,
-                                    .decoder_dropout_layer = config_encoder_layers(config)};
-    embedding->tokens = embedding_tokens(params, config, choices);
+                                    .decoder_dropout_layer = config_encoder_layers(model)};
+    embedding->tokens = embedding_tokens(params, model, choices);
     embedding->vocabulary_start = shard_local_start(&embedding->tokens->shard);
     if (E != C)
         linear_build(&embedding->projection, params, "embedding.projection",
                      &(struct linear_options){.weight = shard_whole(2, C, E),
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
-    if (config->model.position_embedding_type == POSITIONS_LEARNED)
-        embedding->positions =
-            param_obtain(params, "embedding.position_embeddings.weight",
-                         shard_whole(2, config->model.max_position_embeddings + config->model.position_offset, C),
-                         INIT_NORMAL, deviation);
+    if (model->position_embedding_type == POSITIONS_LEARNED)
+        embedding->positions = param_obtain(params, "embedding.position_embeddings.weight",
+                                            shard_whole(2, model->max_position_embeddings + model->position_offset, C),
+                                            INIT_NORMAL, deviation);
     if (types > 0)
         embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
                                      INIT_NORMAL, deviation);

@@ -28,8 +28,9 @@ struct embedding_flight {
 };
 
 // The table of token embeddings, shared by a tied output layer.
-struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices);
-void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
+struct param *embedding_tokens(struct param_list *params, const struct config_model *model,
+                               const struct choices *choices);
+void embedding_build(struct embedding *embedding, struct param_list *params, const struct config_model *model,
                      const struct choices *choices);
 // Returns the residual stream before the first block, (N, C).
 struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,

@@ -8,7 +8,7 @@
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices) {
-    int64_t V = config->model.padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
+    int64_t V = config->model.padded_vocab_size, C = choices->C, E = config_word_embedding_size(&config->model);
     double deviation = choices->standard_deviation;
     float scale = config->model.scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
     *head = (struct head){.scale = scale / (float)config->model.logits_scaling,
@@ -16,7 +16,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                           .C = C,
                           .E = E,
                           .rows_at_once = config->machine.logits_at_once,
-                          .activation = config_head_activation(config),
+                          .activation = config_head_activation(&config->model),
                           .has_transform = config->model.form == CONFIG_BERT};
     if (head->has_transform) {
         struct linear_options dense = {.weight = shard_whole(2, C, C),
@@ -32,12 +32,12 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
     if (!config->model.untie_embeddings_and_output_weights)
-        head->weight = embedding_tokens(params, config, choices);
+        head->weight = embedding_tokens(params, &config->model, choices);
     else
         head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, E), 0),
                                  INIT_NORMAL, deviation);
     head->weight->is_vocabulary = true;
-    if (config_has_output_bias(config))
+    if (config_has_output_bias(&config->model))
         head->bias =
             param_add(params, "output_layer.bias", choices_split(choices, shard_whole(1, V, 1), 0), INIT_ZERO, 0);
     head->V = shard_local_size(&head->weight->shard, 0);

@@ -8,96 +8,96 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool never(const struct config *config) {
-    (void)config;
+static bool never(const struct config_model *model) {
+    (void)model;
     return false;
 }
 
-static bool is_bert(const struct config *config) {
-    return config->model.form == CONFIG_BERT;
+static bool is_bert(const struct config_model *model) {
+    return model->form == CONFIG_BERT;
 }
 
-static bool is_ict(const struct config *config) {
-    return config->model.form == CONFIG_ICT;
+static bool is_ict(const struct config_model *model) {
+    return model->form == CONFIG_ICT;
 }
 
-static bool is_t5(const struct config *config) {
-    return config->model.form == CONFIG_T5;
+static bool is_t5(const struct config_model *model) {
+    return model->form == CONFIG_T5;
 }
 
-static bool is_no_t5(const struct config *config) {
-    return !is_t5(config);
+static bool is_no_t5(const struct config_model *model) {
+    return !is_t5(model);
 }
 
-static bool is_decoder(const struct config *config) {
-    return !config_is_encoder(config);
+static bool is_decoder(const struct config_model *model) {
+    return !config_is_encoder(model);
 }
 
-static bool has_positions(const struct config *config, enum position_kind type) {
-    return config->model.position_embedding_type == type;
+static bool has_positions(const struct config_model *model, enum position_kind type) {
+    return model->position_embedding_type == type;
 }
 
-static bool has_rope(const struct config *config) {
-    return has_positions(config, POSITIONS_ROPE);
+static bool has_rope(const struct config_model *model) {
+    return has_positions(model, POSITIONS_ROPE);
 }
 
-static bool has_scaled_rope(const struct config *config) {
-    return has_rope(config) && (config_scales_rope(config) || config->model.multi_latent_attention);
+static bool has_scaled_rope(const struct config_model *model) {
+    return has_rope(model) && (config_scales_rope(model) || model->multi_latent_attention);
 }
 
-static bool has_relative(const struct config *config) {
-    return has_positions(config, POSITIONS_RELATIVE);
+static bool has_relative(const struct config_model *model) {
+    return has_positions(model, POSITIONS_RELATIVE);
 }
 
-static bool has_alibi(const struct config *config) {
-    return has_positions(config, POSITIONS_ALIBI);
+static bool has_alibi(const struct config_model *model) {
+    return has_positions(model, POSITIONS_ALIBI);
 }
 
-static bool has_windows(const struct config *config) {
-    return config->model.sliding_window > 0;
+static bool has_windows(const struct config_model *model) {
+    return model->sliding_window > 0;
 }
 
-static bool has_latents(const struct config *config) {
-    return config->model.multi_latent_attention;
+static bool has_latents(const struct config_model *model) {
+    return model->multi_latent_attention;
 }
 
-static bool has_no_binary_head(const struct config *config) {
-    return !config_has_binary_head(config);
+static bool has_no_binary_head(const struct config_model *model) {
+    return !config_has_binary_head(model);
 }
 
-static bool has_dense_layers(const struct config *config) {
-    return config->model.num_experts == 0 || config_expert_layers(config) < config->model.num_layers;
+static bool has_dense_layers(const struct config_model *model) {
+    return model->num_experts == 0 || config_expert_layers(model) < model->num_layers;
 }
 
-static bool has_softmax_router(const struct config *config) {
-    return config->model.moe_router_score_function == ROUTER_SOFTMAX;
+static bool has_softmax_router(const struct config_model *model) {
+    return model->moe_router_score_function == ROUTER_SOFTMAX;
 }
 
-static bool has_router_groups(const struct config *config) {
-    return config->model.moe_router_num_groups > 0;
+static bool has_router_groups(const struct config_model *model) {
+    return model->moe_router_num_groups > 0;
 }
 
 // 0: word embeddings have the width of the model.
-static int64_t projected_width(const struct config *config) {
-    int64_t width = config_word_embedding_size(config);
-    return width != config->model.hidden_size ? width : 0;
+static int64_t projected_width(const struct config_model *model) {
+    int64_t width = config_word_embedding_size(model);
+    return width != model->hidden_size ? width : 0;
 }
 
 // Without a flag the scale follows from the channels, which are compared separately, and possibly from rotary scaling.
-static bool has_same_scale(const struct config *there, const struct config *here) {
-    return there->model.kv_channels != here->model.kv_channels || choices_scale(there) == choices_scale(here) ||
+static bool has_same_scale(const struct config_model *there, const struct config_model *here) {
+    return there->kv_channels != here->kv_channels || choices_scale(there) == choices_scale(here) ||
            config_softmax_scale(there) == config_softmax_scale(here);
 }
 
 // Compares the frequencies in the precision of layers. Dynamic scaling changes none that a run can reach, but is
 // another model to other programs. A differing scale of scores due to scaling is reported as such.
-static bool has_same_rope(const struct config *there, const struct config *here) {
+static bool has_same_rope(const struct config_model *there, const struct config_model *here) {
     struct rope a, b;
     bool scales = config_scales_rope(here);
     if (scales != config_scales_rope(there) || !choices_set_rope(&a, there) || !choices_set_rope(&b, here))
         return false;
-    if (scales && (there->model.rope_scaling_type != here->model.rope_scaling_type ||
-                   there->model.rope_scaling_factor != here->model.rope_scaling_factor))
+    if (scales && (there->rope_scaling_type != here->rope_scaling_type ||
+                   there->rope_scaling_factor != here->rope_scaling_factor))
         return false;
     return (choices_scale(there) == choices_scale(here) ||
             config_rope_attention_factor(there) == config_rope_attention_factor(here)) &&
@@ -110,13 +110,13 @@ static bool has_same_rope(const struct config *there, const struct config *here)
 // The effective value of a flag; without a function, its given value. If several flags together mean something that is
 // not one value, is_same compares that, and the flags are compared only if it differs.
 static const struct meaning {
-    bool (*is_said)(const struct config *config);  // NULL: in every model
-    bool (*is_same)(const struct config *there, const struct config *here);
-    int64_t (*count)(const struct config *config);
-    double (*real)(const struct config *config);
-    float (*single)(const struct config *config);
-    bool (*is)(const struct config *config);
-    enum activation (*activation)(const struct config *config);
+    bool (*is_said)(const struct config_model *model);  // NULL: in every model
+    bool (*is_same)(const struct config_model *there, const struct config_model *here);
+    int64_t (*count)(const struct config_model *model);
+    double (*real)(const struct config_model *model);
+    float (*single)(const struct config_model *model);
+    bool (*is)(const struct config_model *model);
+    enum activation (*activation)(const struct config_model *model);
 } meanings[] = {
     [MEANS_ITSELF] = {0},
     [MEANS_NOTHING] = {.is_said = never},
@@ -158,14 +158,14 @@ static const struct meaning {
     [MEANS_GROUP_BEST] = {.is_said = has_router_groups, .count = config_group_best},
 };
 
-static bool is_said(const struct flag *flag, const struct config *config) {
+static bool is_said(const struct flag *flag, const struct config_model *model) {
     const struct meaning *meaning = &meanings[flag->meaning];
-    if ((flag->uses & USE_EXPERTS) && config->model.num_experts == 0)
+    if ((flag->uses & USE_EXPERTS) && model->num_experts == 0)
         return false;
-    return !meaning->is_said || meaning->is_said(config);
+    return !meaning->is_said || meaning->is_said(model);
 }
 
-static bool is_asked(const struct flag *flag, const struct config *there, const struct config *here,
+static bool is_asked(const struct flag *flag, const struct config_model *there, const struct config_model *here,
                      enum likeness kind) {
     enum flag_meaning meaning = (enum flag_meaning)flag->meaning;
     if (!(flag->uses & USE_MODEL) || !is_said(flag, there) || !is_said(flag, here))
@@ -185,15 +185,15 @@ static bool is_asked(const struct flag *flag, const struct config *there, const 
 static void append_value(const struct flag *flag, const struct config *config, struct buffer *out) {
     const struct meaning *meaning = &meanings[flag->meaning];
     if (meaning->count)
-        buffer_printf(out, "%" PRId64, meaning->count(config));
+        buffer_printf(out, "%" PRId64, meaning->count(&config->model));
     else if (meaning->real)
-        buffer_printf(out, "%.15g", meaning->real(config));
+        buffer_printf(out, "%.15g", meaning->real(&config->model));
     else if (meaning->single)
-        buffer_printf(out, "%.9g", (double)meaning->single(config));
+        buffer_printf(out, "%.9g", (double)meaning->single(&config->model));
     else if (meaning->is)
-        buffer_append_string(out, meaning->is(config) ? "true" : "false");
+        buffer_append_string(out, meaning->is(&config->model) ? "true" : "false");
     else if (meaning->activation)
-        buffer_append_string(out, flag_value_text(flag, (int)meaning->activation(config)));
+        buffer_append_string(out, flag_value_text(flag, (int)meaning->activation(&config->model)));
     else if (flag_is_unset(flag, config))
         buffer_append_string(out, "None");
     else
@@ -206,7 +206,8 @@ void likeness_compare(const struct config *there, const struct config *here, enu
     const struct flag *flag;
     for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
         const struct meaning *meaning = &meanings[flag->meaning];
-        if (!is_asked(flag, there, here, kind) || (meaning->is_same && meaning->is_same(there, here)))
+        if (!is_asked(flag, &there->model, &here->model, kind) ||
+            (meaning->is_same && meaning->is_same(&there->model, &here->model)))
             continue;
         buffer_clear(&theirs);
         buffer_clear(&ours);

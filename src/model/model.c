@@ -10,17 +10,17 @@
 // `has_experts` has one entry per layer, see config_list_expert_layers.
 static struct layer_choices decoder_layer(const struct model *model, const struct config *config, int64_t layer,
                                           const bool *has_experts) {
-    struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(config) > 0);
-    choices.window = config_layer_window(config, layer);
+    struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(&config->model) > 0);
+    choices.window = config_layer_window(&config->model, layer);
     choices.has_local_rope = choices.window > 0 && config->model.rotary_base_local > 0;
-    choices.skips_rope = config_layer_skips_rope(config, layer);
+    choices.skips_rope = config_layer_skips_rope(&config->model, layer);
     choices.head_ranks = (int)config_layer_head_ranks(config, layer);
     int64_t before = 0;
     for (int64_t i = 0; i < layer; i++)
         before += has_experts[i];
     if (has_experts[layer])
         choices_add_experts(&choices, before);
-    if (config_layer_is_bf16(config, layer, config_decoder_layers(config)))
+    if (config_layer_is_bf16(config, layer, config_decoder_layers(&config->model)))
         choices.fp8 = choices.expert_fp8 = NULL;
     return choices;
 }
@@ -28,7 +28,7 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
 static struct layer_choices encoder_layer(const struct model *model, const struct config *config, int64_t layer) {
     struct layer_choices choices = choices_layer(&model->choices, false);
     choices.head_ranks = (int)config_layer_head_ranks(config, layer);
-    if (config_layer_is_bf16(config, layer, config_encoder_layers(config)))
+    if (config_layer_is_bf16(config, layer, config_encoder_layers(&config->model)))
         choices.fp8 = choices.expert_fp8 = NULL;
     return choices;
 }
@@ -36,7 +36,8 @@ static struct layer_choices encoder_layer(const struct model *model, const struc
 static void build_stack(struct model *model, struct param_list *params, const struct model_options *options,
                         bool is_decoder) {
     const struct config_chunk *chunk = &options->chunk;
-    int64_t encoder = config_encoder_layers(options->config), decoder = config_decoder_layers(options->config);
+    int64_t encoder = config_encoder_layers(&options->config->model),
+            decoder = config_decoder_layers(&options->config->model);
     struct stack_options stack = {.name = is_decoder ? "decoder" : "encoder",
                                   .choices = &model->choices,
                                   .first = is_decoder ? chunk->decoder_first : chunk->encoder_first,
@@ -48,7 +49,7 @@ static void build_stack(struct model *model, struct param_list *params, const st
                                   .first_dropout_layer = is_decoder ? encoder : 0,
                                   .first_cross_dropout_layer = encoder + decoder};
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
-    bool *has_experts = config_list_expert_layers(options->config);
+    bool *has_experts = config_list_expert_layers(&options->config->model);
     for (int64_t i = 0; i < stack.L; i++)
         each[i] = is_decoder ? decoder_layer(model, options->config, stack.first + i, has_experts)
                              : encoder_layer(model, options->config, stack.first + i);
@@ -74,16 +75,16 @@ static void build_depths(struct model *model, struct param_list *params, const s
     const struct config *config = options->config;
     model->depth_count = options->chunk.depths;
     model->depths = memory_alloc(sizeof *model->depths * (size_t)model->depth_count);
-    bool *has_experts = config_list_expert_layers(config);
-    struct depth_options depth = {.config = config,
-                                  .choices = &model->choices,
-                                  .embedding = &model->embedding,
-                                  .layer =
-                                      decoder_layer(model, config, config_decoder_layers(config) - 1, has_experts)};
+    bool *has_experts = config_list_expert_layers(&config->model);
+    struct depth_options depth = {
+        .config = config,
+        .choices = &model->choices,
+        .embedding = &model->embedding,
+        .layer = decoder_layer(model, config, config_decoder_layers(&config->model) - 1, has_experts)};
     depth.layer.fp8 = model->choices.fp8;
     depth.layer.expert_fp8 = model->choices.expert_fp8;
     for (; depth.number < model->depth_count; depth.number++) {
-        depth.layer.expert_layer = config_expert_layers(config) + depth.number;
+        depth.layer.expert_layer = config_expert_layers(&config->model) + depth.number;
         depth_build(&model->depths[depth.number], params, &depth);
     }
     free(has_experts);
@@ -116,10 +117,10 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     }
     experts_declare_groups(params, &model->choices);
     if (options->chunk.begins || options->chunk.depths > 0)
-        embedding_build(&model->embedding, params, config, &model->choices);
+        embedding_build(&model->embedding, params, &config->model, &model->choices);
     build_stacks(model, params, options);
     model->has_head = model->form == CONFIG_BERT ? model->encoder.ends : model->decoder.ends;
-    model->has_pair_head = model->has_head && config_has_binary_head(config);
+    model->has_pair_head = model->has_head && config_has_binary_head(&config->model);
     if (model->has_head)
         head_build(&model->head, params, config, &model->choices);
     if (model->has_pair_head)

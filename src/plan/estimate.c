@@ -73,12 +73,12 @@ static double layer_share(const struct plan_layout *layout) {
 // Half of the columns of all queries and results.
 static double channels_of_heads(const struct config *model) {
     return (double)model->model.num_attention_heads *
-           (double)(model->model.kv_channels + config_value_channels(model)) / 2;
+           (double)(model->model.kv_channels + config_value_channels(&model->model)) / 2;
 }
 
 // Heads of keys and values that a rank attends with: at least one, possibly shared with other ranks.
 static double heads_of_keys(const struct config *model, const struct plan_layout *layout) {
-    return fmax((double)config_query_groups(model) / layout->tensor, 1);
+    return fmax((double)config_query_groups(&model->model) / layout->tensor, 1);
 }
 
 // How ranks share the attention of a layer: neighbours exchange heads, then groups of them gather keys and values.
@@ -89,9 +89,9 @@ static void share_attention(const struct layout_space *space, const struct plan_
     double near = space->is_fixed[CHOICE_HEADS] ? (double)config_head_ranks(&config) : layout->head_ranks;
     double far = layout->context / near;
     double keys =
-        heads_of_keys(&config, layout) * (double)(config.model.kv_channels + config_value_channels(&config)) / 2;
+        heads_of_keys(&config, layout) * (double)(config.model.kv_channels + config_value_channels(&config.model)) / 2;
     double heads = channels_of_heads(&config) / layout->tensor + keys;
-    double layers = (double)config_layers(&config) / layout->pipeline;
+    double layers = (double)config_layers(&config.model) / layout->pipeline;
     pass->heads = layers * 0.5 * ring_seconds(&space->fabric, near, layout->tensor, tokens * heads * 4);
     pass->keys = layers * 0.5 * ring_seconds(&space->fabric, far, layout->tensor * near, tokens * keys * 4 * far);
 }
@@ -102,7 +102,7 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     const struct device_rates *rates = &space->hardware->rates;
     double length = (double)model->run.seq_length, hidden = (double)model->model.hidden_size;
     double tokens = (double)layout->micro_batch * length / layout->context;
-    double layers = (double)config_layers(model) / layout->pipeline;
+    double layers = (double)config_layers(&model->model) / layout->pipeline;
     double matrices = estimator->census.encoder + estimator->census.decoder;
     double channels =
         estimator->census.encoder_channels + estimator->census.channels + estimator->census.cross_channels;
@@ -113,8 +113,9 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     // Small matmuls leave processors idle in their last round.
     double tiles = ceil(tokens / rates->tile) * ceil(inner / rates->tile);
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
-    double keys = heads_of_keys(model, layout) * (double)(model->model.kv_channels + config_value_channels(model)) / 2;
-    double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(model);
+    double keys =
+        heads_of_keys(model, layout) * (double)(model->model.kv_channels + config_value_channels(&model->model)) / 2;
+    double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(&model->model);
     // A causal query sees half of all keys on average.
     double seen = model->model.form == CONFIG_GPT ? length / 2 : length;
     struct pass_estimate pass = {
@@ -134,7 +135,7 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
 static double share_again(const struct estimator *estimator, const struct plan_layout *layout) {
     if (layout->recompute != LAYOUT_BLOCK)
         return layout->recompute == LAYOUT_FULL;
-    double layers = (double)config_layers(estimator->space->model) / layout->pipeline / layout->chunks;
+    double layers = (double)config_layers(&estimator->space->model->model) / layout->pipeline / layout->chunks;
     return (double)layout->recomputed_layers / layers;
 }
 
@@ -175,7 +176,7 @@ double estimate_seconds(const struct estimator *estimator, const struct plan_lay
     double context = pass.heads + 2 * pass.keys;
     double both = forward + 2 * (pass.matmul + pass.bytes) + context + backward_attention + pass.tensor + pass.expert +
                   again * repeated + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
-    double layers = (double)config_layers(space->model) / layout->pipeline;
+    double layers = (double)config_layers(&space->model->model) / layout->pipeline;
     both += head_seconds(estimator, layout, both / layers);
     double count = (double)space->model->run.global_batch_size / (double)(layout->micro_batch * layout->data);
     double chunks = layout->is_zero_bubble ? 2 : layout->chunks;
@@ -206,7 +207,7 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
 
 // Fraction of layers with experts.
 static double sparse_share(const struct config *model) {
-    return (double)config_expert_layers(model) / (double)config_layers(model);
+    return (double)config_expert_layers(&model->model) / (double)config_layers(&model->model);
 }
 
 // Bytes per layer and token kept by experts: their inputs, and the inputs of activations. If ranks share out the
@@ -228,7 +229,7 @@ static double sparse_bytes(const struct estimator *estimator, const struct plan_
     double keys = heads_of_keys(model, layout) * (double)model->model.kv_channels;
     double input = (double)model->model.hidden_size / (layout->splits_rows ? layout->tensor : 1);
     double attention = 2 * (input + queries + 2 * keys + (layout->recompute == LAYOUT_KEEP ? queries : 0));
-    double again = share_again(estimator, layout), layers = (double)config_layers(model) / layout->pipeline;
+    double again = share_again(estimator, layout), layers = (double)config_layers(&model->model) / layout->pipeline;
     double all = attention + expert_bytes(model, layout) * sparse_share(model);
     // Zero bubble keeps inputs and gradients of matmuls until weight gradients are computed: 1.5 to 2 in plans.
     const double deferred = layout->is_zero_bubble ? 1.25 : 1;
@@ -250,7 +251,7 @@ double estimate_least_bytes(const struct estimator *estimator, const struct plan
     double flying = fmin(count, layout->chunks > 1 ? stages + (stages - 1) / layout->chunks : stages);
     if (estimator->space->base->machine.overlap_moe_expert_parallel_comm)
         flying = fmin(count, flying + 1.0 / layout->chunks);
-    double layers = floor((double)config_layers(model) / stages);
+    double layers = floor((double)config_layers(&model->model) / stages);
     double kept_bytes = bytes * flying * layers * tokens * (double)model->model.hidden_size / layout->tensor;
     if (model->model.num_experts > 0)
         kept_bytes = sparse_bytes(estimator, layout) * tokens * flying * layers;

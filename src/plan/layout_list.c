@@ -38,7 +38,7 @@ static bool divides(int64_t part, int64_t whole) {
 
 // Ranks take whole heads of keys and values, or equal numbers of ranks share each head and split its channels.
 static bool allows_keys(const struct config *model, int64_t tensor) {
-    int64_t groups = config_query_groups(model);
+    int64_t groups = config_query_groups(&model->model);
     return divides(tensor, groups) || (divides(groups, tensor) && divides(tensor / groups, model->model.kv_channels));
 }
 
@@ -59,7 +59,7 @@ static bool allows_exchange(const struct config *model, int64_t tensor, int64_t 
         (config_hierarchy(model, sizes) < 0 || sizes[0] * sizes[1] != context))
         return false;
     return ranks == tensor ||
-           (divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(model)));
+           (divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(&model->model)));
 }
 
 // allows_exchange for a size that no flag fixes; not with an encoder and decoder, nor with biases by distance.
@@ -68,7 +68,7 @@ static bool allows_heads(const struct layout_space *space, const struct plan_lay
     int64_t ranks = (int64_t)layout->tensor * layout->head_ranks;
     return layout->head_ranks == 1 ||
            (!space->is_fixed[CHOICE_HEADS] && divides(layout->head_ranks, layout->context) &&
-            divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(model)) &&
+            divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(&model->model)) &&
             model->model.form != CONFIG_T5 && model->model.position_embedding_type != POSITIONS_RELATIVE);
 }
 
@@ -82,7 +82,7 @@ static bool allows_context(const struct layout_space *space, const struct plan_l
 
 // Layers per stage, including ends that count as layers; 0 if they do not divide.
 static int64_t stage_places(const struct layout_space *space, int pipeline, int ends) {
-    int64_t places = config_layers(space->model) + (ends & 1) + (ends >> 1);
+    int64_t places = config_layers(&space->model->model) + (ends & 1) + (ends >> 1);
     return divides(pipeline, places) ? places / pipeline : 0;
 }
 
@@ -207,7 +207,7 @@ static void list_recompute(const struct layout_listing *listing, struct plan_lay
         list_precisions(listing, layout);
     }
     // A quarter, half and three quarters of the layers, if these differ.
-    int64_t layers = config_layers(listing->space->model) / layout.pipeline / layout.chunks, before = 0;
+    int64_t layers = config_layers(&listing->space->model->model) / layout.pipeline / layout.chunks, before = 0;
     layout.recompute = LAYOUT_BLOCK;
     for (int quarter = 1; quarter <= 3; quarter++) {
         layout.recomputed_layers = (layers * quarter + 3) / 4;
@@ -268,7 +268,7 @@ static void list_mesh(const struct layout_listing *listing, struct plan_layout l
 
 static void list_pipelines(const struct layout_listing *listing, struct plan_layout layout) {
     const struct layout_space *space = listing->space;
-    int64_t most = config_layers(space->model) + 2;
+    int64_t most = config_layers(&space->model->model) + 2;
     int first = space->is_fixed[CHOICE_PIPELINE] ? layout.pipeline : 1;
     int last = space->is_fixed[CHOICE_PIPELINE] ? layout.pipeline : most < space->gpus ? (int)most : space->gpus;
     for (layout.pipeline = first; layout.pipeline <= last; layout.pipeline++) {

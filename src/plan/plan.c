@@ -94,11 +94,11 @@ struct layer_kinds {
 static struct layer_kinds count_kinds(const struct config *config, int64_t chunk) {
     const struct config_chunk layers = config_chunk(config, chunk);
     struct layer_kinds kinds = {.all = layers.encoder_count + layers.decoder_count};
-    OWNED bool *has_experts = config_list_expert_layers(config);
+    OWNED bool *has_experts = config_list_expert_layers(&config->model);
     for (int64_t i = 0; i < layers.decoder_count; i++) {
-        kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->model.sliding_window;
+        kinds.whole += config_layer_window(&config->model, layers.decoder_first + i) != config->model.sliding_window;
         kinds.sparse += config->model.num_experts > 0 && has_experts[layers.decoder_first + i];
-        kinds.wide += config_layer_is_bf16(config, layers.decoder_first + i, config_decoder_layers(config));
+        kinds.wide += config_layer_is_bf16(config, layers.decoder_first + i, config_decoder_layers(&config->model));
     }
     return kinds;
 }

@@ -185,7 +185,7 @@ static double worth_of(const struct layout_search *search, const struct plan_lay
 
 static double work_of(const struct layout_search *search, const struct search_item *item) {
     const struct plan_layout *layout = &item->layout;
-    double layers = (double)config_layers(&search->model) / layout->pipeline;
+    double layers = (double)config_layers(&search->model.model) / layout->pipeline;
     return 1 + layers * worth_of(search, layout) * fmin(3, layout->pipeline) / 1500;
 }
 
@@ -443,8 +443,8 @@ static int refuse_nothing(const struct layout_search *search) {
         return error_set_code(EXIT_CODE_USAGE,
                               "no layout divides --global-batch-size %" PRId64 ", %" PRId64 " layers and %" PRId64
                               " heads among %d GPUs; nearest: --global-batch-size %" PRId64 " or --gpus %d",
-                              model->run.global_batch_size, config_layers(model), model->model.num_attention_heads,
-                              gpus,
+                              model->run.global_batch_size, config_layers(&model->model),
+                              model->model.num_attention_heads, gpus,
                               (model->run.global_batch_size + gpus / 2) / gpus > 0
                                   ? (model->run.global_batch_size + gpus / 2) / gpus * gpus
                                   : gpus,

@@ -139,7 +139,7 @@ struct step_options setup_options(const struct setup *setup) {
         .largest = largest_batch(setup),
         .schedule = schedule_of(setup),
         .grows = config_batch_varies(config),
-        .expert_layers = config_routed_layers(config),
+        .expert_layers = config_routed_layers(&config->model),
         .depths = (int)config->model.mtp_num_layers,
         .depth_factor = config->model.mtp_num_layers > 0
                             ? config->model.mtp_loss_scaling_factor / (double)config->model.mtp_num_layers

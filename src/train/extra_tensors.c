@@ -16,13 +16,13 @@ static const struct router_tensors biases = {"", ".expert_bias", step_expert_bia
 static const struct router_tensors loads = {"expert_load.", "", step_expert_load};
 
 static size_t count_tensors(const struct router_tensors *kind, const struct step *step, const struct config *config) {
-    return kind->of(step, 0).data ? (size_t)config_routed_layers(config) : 0;
+    return kind->of(step, 0).data ? (size_t)config_routed_layers(&config->model) : 0;
 }
 
 static void list_tensors(const struct router_tensors *kind, const struct step *step, const struct config *config,
                          struct checkpoint_tensor *list) {
     int64_t at = 0, count = (int64_t)count_tensors(kind, step, config);
-    bool *has_experts = config_list_expert_layers(config);
+    bool *has_experts = config_list_expert_layers(&config->model);
     for (int64_t layer = 0; at < count && layer < config->model.num_layers; layer++)
         if (has_experts[layer]) {
             list[at] = (struct checkpoint_tensor){

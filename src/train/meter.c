@@ -221,13 +221,14 @@ void meter_finish(struct meter *meter) {
 // ---- experts ----
 
 void expert_balance_open(struct expert_balance *balance, const struct config *config) {
-    *balance = (struct expert_balance){.layers = config_routed_layers(config), .experts = config->model.num_experts};
+    *balance =
+        (struct expert_balance){.layers = config_routed_layers(&config->model), .experts = config->model.num_experts};
     if (balance->layers == 0)
         return;
     balance->sums = memory_alloc(sizeof *balance->sums * (size_t)(balance->layers * balance->experts));
     balance->each = memory_alloc(sizeof *balance->each * (size_t)balance->layers);
     int64_t at = 0;
-    OWNED bool *has_experts = config_list_expert_layers(config);
+    OWNED bool *has_experts = config_list_expert_layers(&config->model);
     for (int64_t layer = 0; layer < config->model.num_layers; layer++)
         if (has_experts[layer])
             balance->each[at++].layer = layer;

@@ -81,7 +81,7 @@ static double weight_scale(const struct config *config) {
     bool is_softmax = config->model.moe_router_score_function == ROUTER_SOFTMAX;
     if (!is_softmax || !config->model.moe_router_pre_softmax)
         return 1;
-    bool is_cube = config_is_gated(config) || config_activation(config) == ACTIVATION_SQUARED_RELU;
+    bool is_cube = config_is_gated(&config->model) || config_activation(&config->model) == ACTIVATION_SQUARED_RELU;
     double ratio = (double)config->model.num_experts / (double)config->model.moe_router_topk;
     return pow(ratio, is_cube ? 1.0 / 3 : 1.0 / 2);
 }

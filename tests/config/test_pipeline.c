@@ -45,8 +45,8 @@ static void expect_all_layers(void) {
         encoder += chunk.encoder_count;
         decoder += chunk.decoder_count;
     }
-    EXPECT_INT(encoder, config_encoder_layers(&config));
-    EXPECT_INT(decoder, config_decoder_layers(&config));
+    EXPECT_INT(encoder, config_encoder_layers(&config.model));
+    EXPECT_INT(decoder, config_decoder_layers(&config.model));
 }
 
 TEST(chunks) {

@@ -54,12 +54,12 @@ TEST(refusals) {
 TEST(factor) {
     EXPECT_OK(validate(LONGROPE "--rope-long-factor 1,2,3,4 --max-position-embeddings 64"));
     EXPECT_NEAR(config.model.rope_scaling_factor, 8, 0);
-    EXPECT_NEAR(config_rope_attention_factor(&config), sqrt(1 + log(8) / log(8)), 1e-15);
+    EXPECT_NEAR(config_rope_attention_factor(&config.model), sqrt(1 + log(8) / log(8)), 1e-15);
     EXPECT_OK(validate(LONGROPE "--rope-long-factor 1,2,3,4 --rope-scaling-factor 2 --seq-length 8 "
                                 "--reset-position-ids"));
-    EXPECT_NEAR(config_rope_attention_factor(&config), sqrt(1 + log(2) / log(8)), 1e-15);
+    EXPECT_NEAR(config_rope_attention_factor(&config.model), sqrt(1 + log(2) / log(8)), 1e-15);
     EXPECT_OK(validate(LONGROPE "--rope-long-factor 1,2,3,4 --seq-length 4"));
-    EXPECT_NEAR(config_rope_attention_factor(&config), 1, 0);
+    EXPECT_NEAR(config_rope_attention_factor(&config.model), 1, 0);
     config_free(&config);
 }
 

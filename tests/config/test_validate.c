@@ -264,28 +264,28 @@ TEST(models) {
     }
     EXPECT_OK(validate(BY_ITERS "--swiglu --hidden-size 4096 --num-attention-heads 32", 1));
     EXPECT_INT(config.model.ffn_hidden_size, 10880);
-    EXPECT(config_activation(&config) == ACTIVATION_SILU);
+    EXPECT(config_activation(&config.model) == ACTIVATION_SILU);
     EXPECT_OK(validate(BY_ITERS "--disable-bias-linear --no-position-embedding", 1));
-    EXPECT(config_activation(&config) == ACTIVATION_GELU);
+    EXPECT(config_activation(&config.model) == ACTIVATION_GELU);
     EXPECT(config.model.position_embedding_type == POSITIONS_NONE);
     EXPECT_OK(validate(BY_ITERS "--use-rotary-position-embeddings --no-position-embedding", 1));
     EXPECT(config.model.position_embedding_type == POSITIONS_ROPE);
     EXPECT_OK(validate(BY_ITERS "--window-size 127,0", 1));
-    EXPECT(config.model.sliding_window == 128 && !config_mixes_windows(&config));
+    EXPECT(config.model.sliding_window == 128 && !config_mixes_windows(&config.model));
     EXPECT_OK(validate(BY_ITERS "--window-size (-1,0)", 1));
     EXPECT_INT(config.model.sliding_window, 0);
     EXPECT_OK(validate(BY_ITERS "--num-layers 7 --sliding-window 9 --window-attn-skip-freq 3", 1));
     for (int64_t i = 0; i < 7; i++)
-        EXPECT_INT(config_layer_window(&config, i), i % 3 == 2 ? 0 : 9);
-    EXPECT(config_mixes_windows(&config));
+        EXPECT_INT(config_layer_window(&config.model, i), i % 3 == 2 ? 0 : 9);
+    EXPECT(config_mixes_windows(&config.model));
     EXPECT_OK(validate(BY_ITERS "--num-layers 3 --sliding-window 9 --window-attn-skip-freq [1]*2+[0]", 1));
-    EXPECT(config_layer_window(&config, 1) == 9 && config_layer_window(&config, 2) == 0);
+    EXPECT(config_layer_window(&config.model, 1) == 9 && config_layer_window(&config.model, 2) == 0);
     EXPECT_OK(validate(BY_ITERS "--checkpoint-activations", 1));
     EXPECT_STRING(config.machine.recompute_method, "uniform");
     EXPECT_INT(config.machine.recompute_num_layers, 1);
     EXPECT_OK(validate(BY_ITERS "--model t5 --encoder-num-layers 3", 1));
-    EXPECT_INT(config_encoder_layers(&config), 3);
-    EXPECT_INT(config_decoder_layers(&config), config.model.num_layers);
+    EXPECT_INT(config_encoder_layers(&config.model), 3);
+    EXPECT_INT(config_decoder_layers(&config.model), config.model.num_layers);
     EXPECT_INT(config.run.decoder_seq_length, config.run.seq_length);
     // An explicit --model decides, and a flag without effect is not an error.
     EXPECT_OK(validate(BY_ITERS "--model gpt --mask-prob 0.15 --short-seq-prob 0.1 --bert-no-binary-head", 1));
@@ -304,22 +304,22 @@ TEST(experts) {
         BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                  "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32 --expert-tensor-parallel-size 1",
         1));
-    EXPECT(config.model.moe_router_topk == 2 && config_expert_width(&config) == 256 &&
-           config_expert_layers(&config) == 2);
+    EXPECT(config.model.moe_router_topk == 2 && config_expert_width(&config.model) == 256 &&
+           config_expert_layers(&config.model) == 2);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-pre-softmax --moe-router-score-function sigmoid", 1));
-    struct config_balance balance = config_balance(&config);
+    struct config_balance balance = config_balance(&config.model);
     EXPECT(balance.batch == 0 && balance.sequence == 0 && balance.z == 0);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss aux_loss "
                                 "--moe-aux-loss-coeff 1e-2 1e-3 --moe-z-loss-coeff 1e-4",
                        1));
-    balance = config_balance(&config);
+    balance = config_balance(&config.model);
     EXPECT(balance.batch == 1e-3 && balance.sequence == 1e-2 && balance.z == 1e-4);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type global_aux_loss "
                                 "--moe-aux-loss-coeff 1e-2 --moe-input-jitter-eps 0.01",
                        1));
-    EXPECT(config_balance(&config).global == 1e-2 && config.model.moe_input_jitter_eps == 0.01);
+    EXPECT(config_balance(&config.model).global == 1e-2 && config.model.moe_input_jitter_eps == 0.01);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 " SINKHORN, 1));
-    EXPECT(config_has_sinkhorn(&config) && config.model.moe_router_pre_softmax);
+    EXPECT(config_has_sinkhorn(&config.model) && config.model.moe_router_pre_softmax);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-topk 1 " SINKHORN, 1));
     EXPECT(config.model.moe_router_score_function == ROUTER_SIGMOID);
     static const struct {
@@ -426,9 +426,9 @@ TEST(depths) {
     EXPECT_OK(validate(BY_ITERS, 1));
     EXPECT(config.model.mtp_num_layers == 0 && config.model.mtp_loss_scaling_factor == 0.1);
     EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [0,1]", 1));
-    EXPECT(config_expert_layers(&config) == 1 && config_routed_layers(&config) == 3);
+    EXPECT(config_expert_layers(&config.model) == 1 && config_routed_layers(&config.model) == 3);
     EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [1,0]", 1));
-    EXPECT_INT(config_routed_layers(&config), 1);
+    EXPECT_INT(config_routed_layers(&config.model), 1);
     static const struct {
         const char *flags, *message;
     } refused[] = {

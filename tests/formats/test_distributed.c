@@ -381,7 +381,7 @@ TEST(arguments) {
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "windows", &source));
     EXPECT_STRING(source.config.model.window_attn_skip_freq, "[1,0,1]");
-    EXPECT_INT(config_layer_window(&source.config, 2), 128);
+    EXPECT_INT(config_layer_window(&source.config.model, 2), 128);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "centered", &source));
     EXPECT(source.config.model.apply_layernorm_1p && !source.config.data.tokenizer_type);

@@ -176,12 +176,12 @@ TEST(mxfp4_numbers) {
 // Megatron-LM's checkpoints say which losses balance experts, one or a list of them.
 TEST(losses_of_megatron) {
     struct model_source source = open_golden("megatron_experts_grouped");
-    struct config_balance balance = config_balance(&source.config);
+    struct config_balance balance = config_balance(&source.config.model);
     EXPECT(balance.batch == 0.01 && balance.sequence == 1e-4 && balance.global == 0);
     EXPECT(source.config.model.moe_router_dtype == ROUTER_DTYPE_FP32);  // it says fp64
     model_source_close(&source);
     source = open_golden("megatron_experts_packed");
-    balance = config_balance(&source.config);
+    balance = config_balance(&source.config.model);
     EXPECT(balance.batch == 0 && balance.sequence == 0);
     model_source_close(&source);
 }

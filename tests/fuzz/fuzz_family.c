@@ -31,7 +31,7 @@ static void round_trip(const struct hf_family *family, const struct config *conf
 
 // A BERT without token types gets a table of them there.
 static bool comes_back(const struct config *config) {
-    return config->model.form != CONFIG_BERT || config_token_types(config) > 0;
+    return config->model.form != CONFIG_BERT || config_token_types(&config->model) > 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -69,7 +69,7 @@ static bool is_by_formula(const struct step *step, const struct config *config, 
                           const struct exchanged *found) {
     const int *v = layout->value;
     int64_t values = config->model.multi_latent_attention ? config->model.v_head_dim : config->model.kv_channels;
-    int64_t keys = config_query_groups(config) * config_kv_ranks(config) * (config->model.kv_channels + values);
+    int64_t keys = config_query_groups(&config->model) * config_kv_ranks(config) * (config->model.kv_channels + values);
     int64_t heads = config->model.num_attention_heads * (config->model.kv_channels + values) + keys;
     int64_t micro_batches = config->run.global_batch_size / config->run.micro_batch_size / v[LAYOUT_DATA];
     int64_t rows = STEPS * micro_batches * config->run.micro_batch_size * tokens_of_layers(step, config);

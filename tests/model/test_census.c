@@ -132,7 +132,7 @@ TEST(depths) {
 static double attention_products(void) {
     double h = (double)config.model.hidden_size, heads = (double)config.model.num_attention_heads;
     double q = heads * (double)config.model.kv_channels;
-    double k = (double)config_query_groups(&config) * (double)config.model.kv_channels;
+    double k = (double)config_query_groups(&config.model) * (double)config.model.kv_channels;
     if (!config.model.multi_latent_attention)
         return h * (q + 2 * k) + q * h;
     // By way of latents.
@@ -146,19 +146,19 @@ static double attention_products(void) {
 static double stack_products(int64_t layers, int attentions) {
     double h = (double)config.model.hidden_size, f = (double)config.model.ffn_hidden_size;
     // Of a layer with experts, those that a token goes to and the shared ones.
-    double chosen = (double)(config.model.moe_router_topk * config_expert_width(&config));
+    double chosen = (double)(config.model.moe_router_topk * config_expert_width(&config.model));
     double widths = f * (double)layers, shared = (double)config.model.moe_shared_expert_intermediate_size;
-    widths += (chosen + shared - f) * (double)config_expert_layers(&config);
-    return h * widths * (config_is_gated(&config) ? 3 : 2) + (double)layers * attentions * attention_products();
+    widths += (chosen + shared - f) * (double)config_expert_layers(&config.model);
+    return h * widths * (config_is_gated(&config.model) ? 3 : 2) + (double)layers * attentions * attention_products();
 }
 
 static double formula(double B) {
     double s = (double)config.run.seq_length, S = (double)config.run.decoder_seq_length;
     double q = (double)config.model.num_attention_heads *
-               (double)(config.model.kv_channels + config_value_channels(&config)) / 2;
-    double h = (double)config.model.hidden_size, e = (double)config_word_embedding_size(&config);
+               (double)(config.model.kv_channels + config_value_channels(&config.model)) / 2;
+    double h = (double)config.model.hidden_size, e = (double)config_word_embedding_size(&config.model);
     double head = e * (double)config.model.padded_vocab_size + (e != h ? 2 * e * h : 0);
-    int64_t encoder = config_encoder_layers(&config), decoder = config_decoder_layers(&config);
+    int64_t encoder = config_encoder_layers(&config.model), decoder = config_decoder_layers(&config.model);
     if (config.model.form == CONFIG_GPT)
         return 6 * B * s * (stack_products(decoder, 1) + head) + 6 * B * s * s * q * (double)decoder;
     double both = 12 * B * s * s * q * (double)encoder;

@@ -61,7 +61,7 @@ static void compute(struct config *config, const char *flags, float *y, float *x
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     op_activation_forward(device, &(struct op_activation_forward){.y = tensor_2d(y, DTYPE_F32, 1, count),
                                                                   .x = tensor_2d(x, DTYPE_F32, 1, count),
-                                                                  .activation = config_activation(config)});
+                                                                  .activation = config_activation(&config->model)});
     device_close(device);
 }
 

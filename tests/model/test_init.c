@@ -55,7 +55,7 @@ static void expect_deviations(bool is_scaled) {
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct param_list list = {0};
     struct model model;
-    model_build(&model, &list, &(struct model_options){.config = &config, .chunk = config_whole(&config)});
+    model_build(&model, &list, &(struct model_options){.config = &config, .chunk = config_whole(&config.model)});
     param_list_layout(&list);
     float *values = calloc((size_t)list.total, sizeof *values);
     param_list_bind(&list, tensor_1d(values, DTYPE_F32, list.total), (struct tensor){0});

@@ -216,12 +216,12 @@ static double loss_of(struct train_lab *lab) {
     struct step_source source = {.next = next_input, .context = lab, .count = 1};
     EXPECT_OK(step_train(lab->step, &source, 0, 0));
     struct step_result result = step_result(lab->step);
-    struct config_balance balance = config_balance(&lab->config);
+    struct config_balance balance = config_balance(&lab->config.model);
     const double coefficients[BALANCE_COUNT] = {balance.batch, balance.sequence, balance.global, balance.z};
     double loss = result.loss + result.pair_loss;
     for (int i = 0; i < BALANCE_COUNT; i++) {
         EXPECT(result.has_balance[i] == (lab->config.model.num_experts > 0 && coefficients[i] > 0));
-        loss += coefficients[i] * result.balance[i] * (double)config_routed_layers(&lab->config);
+        loss += coefficients[i] * result.balance[i] * (double)config_routed_layers(&lab->config.model);
     }
     EXPECT_INT(result.depths, lab->config.model.mtp_num_layers);
     for (int i = 0; i < result.depths; i++)
@@ -276,7 +276,7 @@ TEST(slopes) {
         EXPECT_INT(param_list_elements(step_params(lab.step)), census_parameters(&lab.config));
         (void)loss_of(&lab);
         // The loss over the global batch has the gradient of the loads of the step before.
-        if (config_balance(&lab.config).global > 0)
+        if (config_balance(&lab.config.model).global > 0)
             (void)loss_of(&lab);
         float *gradients = memory_alloc(sizeof *gradients * (size_t)step_params(lab.step)->total);
         for (int i = 0; i < step_params(lab.step)->count; i++) {
