@@ -159,7 +159,8 @@ TEST(other_names) {
     EXPECT_INT(config.model.num_query_groups, 2);
     EXPECT_OK(parse("--train-iters 9 --use-torch-fsdp2 --fsdp-double-buffer --megatron-fsdp-main-grads-dtype bf16"));
     EXPECT_INT(config.machine.use_distributed_optimizer, true);
-    EXPECT_ERROR(parse("--train-iters 9 --extra-vocab-size 3"), "--extra-vocab-size is not needed: give");
+    EXPECT_OK(parse("--train-iters 9 --extra-vocab-size 3"));
+    EXPECT_INT(config.data.extra_vocab_size, 3);
     EXPECT_ERROR(parse("--train-iters 9 --universal-checkpoint"), "reads a checkpoint of DeepSpeed");
     config_free(&config);
 }
