@@ -354,7 +354,7 @@ const char flags_deepspeed_experts[] =
 
 // Features of other models and other losses.
 const char flags_forks_other_models[] =
-    "--use-z-loss --xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
+    "--xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
     "--ademamix-alpha= --ademamix-beta3= --ademamix-alpha-warmup= --ademamix-beta3-warmup= "
     "--disable-vision-class-token --patch-size= --position-encoding-2d --mup --mup-attn-mult= --mup-input-mult= "
     "--no-seq-len-plus-one-tokens --bitfit ";

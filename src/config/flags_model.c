@@ -56,6 +56,10 @@ static const struct flag rows[] = {
          .uses = USE_TRAINING | USE_WATCHED),
     REAL("--attention-dropout", model.attention_dropout, "0.1", 0, 1, "dropout probability of attention probabilities",
          .bounds = FLAG_BELOW_MAXIMUM, .uses = USE_TRAINING | USE_WATCHED),
+    REAL("--z-loss-strength", model.z_loss_strength, "0", 0, 1,
+         "keep logits small (z-loss): add this times (log Z)^2 to the loss of each token while training, Z being the "
+         "denominator of its softmax; e.g. 1e-4",
+         ADVANCED, .uses = USE_TRAINING | USE_WATCHED),
     REAL("--init-method-std", model.init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     SWITCH("--no-scaled-init", model.no_scaled_init,
            "start the last matrices of attention and MLPs like all others, not smaller by the root of twice the layers",

@@ -303,7 +303,7 @@ const struct flag_alias flags_aliases[] = {
     {"--use-torch-fsdp2", "--use-distributed-optimizer", "true", FSDP},
     {"--use-custom-fsdp", "--use-distributed-optimizer", "true", FSDP},
     {"--do-layernorm-bias-weight-decay", "--wd-mult", "*=1", NULL},
-    // Forks: Pai-Megatron-Patch, Megatron-DeepSpeed, BigCode.
+    // Forks: Pai-Megatron-Patch, Megatron-DeepSpeed, BigCode, llm-jp.
     {"--intermediate-size", "--ffn-hidden-size", NULL, "is Pai-Megatron-Patch's name of --ffn-hidden-size"},
     {"--n-head-kv", "--num-query-groups", NULL, "means --group-query-attention --num-query-groups"},
     {"--n-head-kv", "--group-query-attention", "true", NULL},
@@ -320,6 +320,8 @@ const struct flag_alias flags_aliases[] = {
     {"--ds-sequence-parallel-size", "--cp-comm-type", "a2a", NULL},
     {"--patch-tokenizer-type", "--tokenizer-type", NULL,
      "means --tokenizer-type HuggingFaceTokenizer, and --tokenizer-model as --load unless it is given"},
+    {"--use-z-loss", "--z-loss-strength", "1e-4",
+     "is --z-loss-strength 1e-4; llm-jp's releases before Megatron-Core took the logarithm less the largest logit"},
     {"--tokenizer-file", "--tokenizer-model", NULL, "is BigCode's name of --tokenizer-model"},
     {0},
 };

@@ -18,7 +18,7 @@ const struct flag_rule rules_always[] = {
                "--sliding-window, --attn-logit-softcapping, --final-logit-softcapping, --softmax-type learnable, "
                "--multi-latent-attention, --mtp-num-layers, --fp4-format, --no-norm-bias, "
                "--qk-layernorm, --norm-placement output|both, --parallel-residual, --logits-scaling, "
-               "--no-rope-freq, --embedding-multiplier, --residual-multiplier",
+               "--no-rope-freq, --embedding-multiplier, --residual-multiplier, --z-loss-strength",
      "--model gpt"},
     {BELONGS = "--embed-layernorm", "--model gpt",
      "; leave it out (a BERT with --norm-placement post has a norm of embeddings anyway)"},
@@ -57,6 +57,7 @@ const struct flag_rule rules_always[] = {
      "; give A B, with A × B = --context-parallel-size: A neighbours exchange heads; or --cp-comm-type a2a or p2p",
      .when = "--context-parallel-size"},
     {EXCLUDES = "--scale-tied-output", "--untie-embeddings-and-output-weights"},
+    {EXCLUDES = "--z-loss-strength", "--mtp-num-layers", ", whose losses have none in llm-jp's Megatron-LM"},
 
     // Latent attention.
     {BELONGS = "--rope-type yarn", "--multi-latent-attention",

@@ -155,12 +155,11 @@ void biencoder_forward(const struct biencoder *biencoder, const struct pass *pas
             hits.tops[i] = biencoder->tops[i];
         op_top_hits(pass->device, &hits);
     }
-    head_add_loss(pass, flight->scores,
+    head_add_loss(NULL, pass, flight->scores,
                   &(struct targets){.labels = batch->labels,
                                     .mask = batch->loss_mask,
                                     .weights = batch->loss_weights,
-                                    .loss_sum = batch->loss_sum},
-                  -1, 0);
+                                    .loss_sum = batch->loss_sum});
 }
 
 // The gradient of a tower's output at the first tokens, into their rows of dx (B * T, C).

@@ -13,6 +13,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     float scale = config->model.scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
     *head = (struct head){.scale = scale / (float)config->model.logits_scaling,
                           .cap = (float)config->model.final_logit_softcapping,
+                          .z = (float)config->model.z_loss_strength,
                           .C = C,
                           .E = E,
                           .rows_at_once = config->machine.logits_at_once,
@@ -138,9 +139,10 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
 }
 
 // losses (rows) fp32 of logits; replaces the logits by their gradients, see head_add_loss.
-static void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets,
-                        int64_t first_class, float cap, struct tensor losses) {
+static void head_losses(const struct head *head, const struct pass *pass, struct tensor logits,
+                        const struct targets *targets, struct tensor losses) {
     int64_t rows = logits.shape[0];
+    bool is_split = head && pass_parts(pass) > 1;
     const struct token_scores *kept = &targets->scores;
     size_t mark = arena_mark(pass->scratch);
     struct op_cross_entropy op = {
@@ -149,23 +151,24 @@ static void head_losses(const struct pass *pass, struct tensor logits, const str
         .row_max = kept->largest.data ? kept->largest : arena_1d(pass->scratch, DTYPE_F32, rows),
         .row_sum = arena_1d(pass->scratch, DTYPE_F32, rows),
         .row_target = kept->target.data ? kept->target : arena_1d(pass->scratch, DTYPE_F32, rows),
-        .makes_stats = first_class < 0,
+        .makes_stats = !is_split,
         .labels = targets->labels,
         .weights = targets->weights,
-        .vocabulary_start = first_class < 0 ? 0 : first_class,
-        .cap = cap};
+        .vocabulary_start = is_split ? head->vocabulary_start : 0,
+        .cap = head ? head->cap : 0,
+        .z = head && targets->weights.data ? head->z : 0};
     if (!op.makes_stats)
         share_stats(pass, &op);
     op_cross_entropy(pass->device, &op);
     arena_release(pass->scratch, mark);
 }
 
-void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
-                   float cap) {
+void head_add_loss(const struct head *head, const struct pass *pass, struct tensor logits,
+                   const struct targets *targets) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor losses =
         targets->scores.losses.data ? targets->scores.losses : arena_1d(pass->scratch, DTYPE_F32, logits.shape[0]);
-    head_losses(pass, logits, targets, first_class, cap, losses);
+    head_losses(head, pass, logits, targets, losses);
     op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});
     arena_release(pass->scratch, mark);
 }
@@ -242,8 +245,7 @@ static void head_by_rows(const struct head *head, const struct pass *pass, const
         struct tensor logits = tensor_rows(room, 0, count), features = tensor_rows(flight->features, first, count);
         struct targets targets = some_targets(&flight->targets, first, count);
         head_multiply(head, pass, features, logits);
-        head_losses(pass, logits, &targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1, head->cap,
-                    tensor_rows(losses, first, count));
+        head_losses(head, pass, logits, &targets, tensor_rows(losses, first, count));
         if (dfeatures.data)
             head_multiply_backward(head, &part, logits, features, tensor_rows(dfeatures, first, count));
         part.is_first = false;
@@ -260,7 +262,7 @@ void head_loss(const struct head *head, const struct pass *pass, struct head_fli
             head_by_rows(head, pass, flight, (struct tensor){0});
         return;
     }
-    head_add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1, head->cap);
+    head_add_loss(head, pass, flight->logits, targets);
 }
 
 static void backward_transform(const struct head *head, const struct pass *pass, const struct head_flight *flight,
@@ -329,7 +331,7 @@ void pair_head_forward(const struct pair_head *head, const struct pass *pass, st
     op_activation_forward(pass->device, &(struct op_activation_forward){
                                             .y = flight->after, .x = flight->before, .activation = ACTIVATION_TANH});
     linear_forward(&head->output, pass, flight->logits, operand_of(flight->after), EPILOGUE_BIAS, none);
-    head_add_loss(pass, flight->logits, targets, -1, 0);
+    head_add_loss(NULL, pass, flight->logits, targets);
 }
 
 void pair_head_backward(const struct pair_head *head, const struct pass *pass, const struct pair_head_flight *flight,

@@ -25,6 +25,7 @@ struct head {
     struct param *weight;  // (V, E), split along V; the embedding's if tied
     struct param *bias;    // (V), or NULL
     float scale, cap;      // of the logits; cap: 0 for none
+    float z;               // coefficient of the z-loss while training
     int64_t V, C, E;       // V: size of this rank's part of the vocabulary
     int64_t vocabulary_start;
     bool is_uneven;        // the last rank holds less of the vocabulary than the others
@@ -48,10 +49,10 @@ struct head_flight {
 };
 
 // Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
-// gradients, before their cap if they went through one (0 if they did not). If ranks share the classes, `first_class`
-// is the first class of this rank; otherwise it is -1.
-void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
-                   float cap);
+// gradients. `head` says which classes this rank has, and has the cap that the logits went through; with NULL they have
+// none, and the rank has all classes.
+void head_add_loss(const struct head *head, const struct pass *pass, struct tensor logits,
+                   const struct targets *targets);
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);

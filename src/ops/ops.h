@@ -285,8 +285,9 @@ struct op_softmax_merge {
     struct tensor row_max, row_sum, row_target;  // (N) fp32 out
     struct tensor parts;                         // (P, 3, N) fp32: row_max, row_sum and row_target of each part
 };
-// Second half, with the statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target. If weights
-// are given, logits are overwritten by weights[n] * (softmax - one_hot(label)); rows with weight 0 get gradient 0.
+// Second half, with the statistics of the whole vocabulary: losses = log Z - row_target + z (log Z)^2 with log Z =
+// log(row_sum) + row_max. If weights are given, logits are overwritten by weights[n] * (softmax * (1 + 2 z log Z) -
+// one_hot(label)); rows with weight 0 get gradient 0.
 struct op_cross_entropy {
     struct tensor losses;  // (N) fp32 out
     struct tensor logits;  // (N, V) in, gradient out
@@ -296,6 +297,7 @@ struct op_cross_entropy {
     struct tensor weights;  // (N) fp32, or none: losses only
     int64_t vocabulary_start;
     float cap;  // the cap of op_softcap, if logits went through it: the gradient is that of its input; else 0
+    float z;    // coefficient of the z-loss; 0: none
 };
 
 // x = cap * tanh(x / cap), for logits of an activation dtype.

@@ -122,7 +122,7 @@ TEST(other_programs) {
     EXPECT_REFUSALS(
         {"--use-alibi", "unknown flag --use-alibi; use --position-embedding-type alibi"},
         {"--norm-target-loss", "--norm-target-loss is for finetuning on questions and answers"},
-        {"--use-z-loss", "--use-z-loss describes a model or a loss that bevatron does not have"},
+        {"--goldfish-loss", "--goldfish-loss describes a model or a loss that bevatron does not have"},
         {"--hybrid-layer-pattern M-M*", "--hybrid-layer-pattern describes a model that bevatron cannot train"},
         {"examples/bert/pretrain_bert.py", "give --model bert instead of the script"},
         {"pretrain_ict.py", "give --model ict instead of the script"},

@@ -12,7 +12,7 @@
 enum { LAYERS = 8, STAGES_LISTED = 3 };
 static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5", "experts"};
 static const char *const model_flags[MODEL_COUNT] = {
-    "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
+    "--num-layers 8 --num-attention-heads 8 --reset-attention-mask --z-loss-strength 0.1",
     "--num-layers 8 --num-attention-heads 16 --kv-channels 4 --group-query-attention --num-query-groups 2 --swiglu "
     "--ffn-hidden-size 48 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
     "--untie-embeddings-and-output-weights --sliding-window 11 --window-attn-skip-freq 3 --rotary-base-local 500 "

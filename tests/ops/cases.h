@@ -72,6 +72,7 @@
     X(cross_entropy_not_finite)                                                                                        \
     X(cross_entropy_low)                                                                                               \
     X(cross_entropy_capped)                                                                                            \
+    X(cross_entropy_z)                                                                                                 \
     X(top_hits)                                                                                                        \
     X(sums)                                                                                                            \
     X(digest)                                                                                                          \

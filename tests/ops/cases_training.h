@@ -210,6 +210,33 @@ static inline void case_cross_entropy_capped(struct lab *lab) {
     }
 }
 
+// With a z-loss, of the whole vocabulary and of a part of it whose statistics are those of all.
+static inline void case_cross_entropy_z(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 64}, {65, 65}, {5, 2049}, {40, 1000}};
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+        const int64_t *size = sizes[i / 2], rows = size[0], columns = size[1], start = i % 2 ? 5 : 0;
+        const double z = 0.03;
+        struct loss_setup s;
+        loss_setup(lab, &s, size, start);
+        naive_loss(lab, &s, start, s.logits.x);
+        for (int64_t n = 0; n < rows; n++) {
+            double all = log(s.sum[n]) + s.max[n];
+            s.losses[n] += z * all * all;
+            for (int64_t c = 0; c < columns; c++)
+                s.gradient[n * columns + c] += s.weights.x[n] * 2 * z * all * exp(s.logits.x[n * columns + c] - all);
+        }
+        s.loss.makes_stats = start == 0;
+        if (start > 0)
+            op_softmax_stats(lab->device, &s.stats);
+        s.loss.z = (float)z;
+        s.loss.weights = s.weights.t;
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.logits, s.gradient);
+        lab_clear(lab);
+    }
+}
+
 // NaN where NaN is expected, the same infinity where that is expected, and all other numbers within the tolerance.
 static inline void expect_kinds(struct lab *lab, const char *name, const double *actual, const double *expected,
                                 int64_t count) {

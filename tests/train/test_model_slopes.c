@@ -126,6 +126,10 @@ static const struct {
      "--num-experts 4 --moe-router-topk 3 --moe-router-score-function sqrtsoftplus --moe-layer-freq [0]+[1] "
      "--moe-expert-capacity-factor 0.7 --moe-pad-expert-input-to-capacity --moe-token-drop-policy position "
      "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 2 --norm-placement post"},
+    {"GPT with a large z-loss", "--z-loss-strength 0.5"},
+    {"GPT with a z-loss, a cap and multipliers, some logits at a time",
+     "--z-loss-strength 0.3 --final-logit-softcapping 1.5 --logits-scaling 1.5 --logits-at-once 7 "
+     "--untie-embeddings-and-output-weights --add-output-bias"},
     {"GPT with two depths, learned positions and biases", "--mtp-num-layers 2 --mtp-loss-scaling-factor 1.7"},
     {"GPT with three depths, documents, its own output and a bias there, recomputed",
      "--mtp-num-layers 3 --mtp-loss-scaling-factor 2 --position-embedding-type rope --swiglu --normalization RMSNorm "

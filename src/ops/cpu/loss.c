@@ -133,19 +133,25 @@ CPU_CLONES static void capped_gradient(float *logits, float max, float factor, f
     }
 }
 
+// The logarithm of the softmax's denominator.
+static float log_denominator(const struct op_cross_entropy *op, int64_t n) {
+    return logf(((const float *)op->row_sum.data)[n]) + ((const float *)op->row_max.data)[n];
+}
+
 // The gradient in place of a row of logits.
 static void row_gradient(const struct op_cross_entropy *op, int64_t n, float weight) {
     float max = ((const float *)op->row_max.data)[n], sum = ((const float *)op->row_sum.data)[n], buffer[COLUMN_PIECE];
     int64_t label = ((const int32_t *)op->labels.data)[n] - op->vocabulary_start;
+    float factor = (op->z > 0 ? weight * (1 + 2 * op->z * log_denominator(op, n)) : weight) / sum;
     for (int64_t i = 0; i < cpu_pieces(op->logits.shape[1], COLUMN_PIECE); i++) {
         struct cpu_range columns = cpu_piece(op->logits.shape[1], COLUMN_PIECE, i);
         float *x = widen(&op->logits, n, columns, buffer);
         bool is_here = label >= columns.first && label < columns.end;
         float t = is_here && op->cap > 0 ? x[label - columns.first] / op->cap : 0;
         if (op->cap > 0)
-            capped_gradient(x, max, weight / sum, op->cap, columns.end - columns.first);
+            capped_gradient(x, max, factor, op->cap, columns.end - columns.first);
         else
-            softmax_gradient(x, max, weight / sum, columns.end - columns.first);
+            softmax_gradient(x, max, factor, columns.end - columns.first);
         if (is_here)
             x[label - columns.first] -= weight * (1.0f - t * t);
         if (x == buffer)
@@ -182,8 +188,8 @@ static void cross_entropy_task(void *context, struct cpu_range rows) {
     const struct op_cross_entropy *op = context;
     int64_t columns = op->logits.shape[1];
     for (int64_t n = rows.first; n < rows.end; n++) {
-        float max = ((const float *)op->row_max.data)[n], sum = ((const float *)op->row_sum.data)[n];
-        ((float *)op->losses.data)[n] = logf(sum) + max - ((const float *)op->row_target.data)[n];
+        float all = log_denominator(op, n), loss = all - ((const float *)op->row_target.data)[n];
+        ((float *)op->losses.data)[n] = op->z > 0 ? loss + op->z * all * all : loss;
         if (!op->weights.data)
             continue;
         float weight = ((const float *)op->weights.data)[n];

@@ -17,6 +17,7 @@ template <typename T> struct loss_args {
     const float *weights;                            // (N) or NULL
     int64_t rows, columns, vocabulary_start;
     float cap;  // of the logits, 0 for none
+    float z;    // coefficient of the z-loss
     bool is_wide;
 };
 
@@ -111,11 +112,13 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) sof
     }
 }
 
-// Overwrites the logits by the gradient.
+// Overwrites the logits by the gradient; `all` is the logarithm of the softmax's denominator.
 template <typename T>
-static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, int64_t row, struct running_sum sum) {
+static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, int64_t row, struct running_sum sum,
+                                                      float all) {
     int64_t columns = args.columns, label = args.labels[row] - args.vocabulary_start;
-    float weight = args.weights[row], factor = weight / sum.total;
+    float weight = args.weights[row];
+    float factor = (args.z > 0 ? weight * (1.0f + 2.0f * args.z * all) : weight) / sum.total;
     T *logits = args.logits + row * columns;
     for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
         float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -136,10 +139,11 @@ static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, 
 template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) cross_entropy_kernel(loss_args<T> args) {
     int64_t row = blockIdx.x;
     struct running_sum sum = {args.row_max[row], args.row_sum[row]};
+    float all = logf(sum.total) + sum.largest;
     if (threadIdx.x == 0)
-        args.losses[row] = logf(sum.total) + sum.largest - args.row_target[row];
+        args.losses[row] = all - args.row_target[row] + (args.z > 0 ? args.z * all * all : 0.0f);
     if (args.weights)
-        write_gradient<T>(args, row, sum);
+        write_gradient<T>(args, row, sum, all);
 }
 
 // Starts the copy of a row to shared memory: every thread copies the columns that it will read itself.
@@ -335,6 +339,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     args.columns = op->logits.shape[1];
     args.vocabulary_start = op->vocabulary_start;
     args.cap = op->cap;
+    args.z = op->z;
     args.is_wide = rows_are_wide(args.columns, &op->logits, 1);
     unsigned rows = grid_x(op->logits.shape[0]), threads = loss_threads(args.columns);
     if (!op->makes_stats) {
@@ -345,7 +350,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     size_t kept_bytes = 2 * (size_t)args.columns * sizeof(T);
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
-    if (sizeof(T) == 2 && args.is_wide && args.cap == 0 && kept_bytes + SUMS_BYTES <= (size_t)most) {
+    if (sizeof(T) == 2 && args.is_wide && args.cap == 0 && args.z == 0 && kept_bytes + SUMS_BYTES <= (size_t)most) {
         CHECK_CUDA(
             cudaFuncSetAttribute(whole_rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
         // Rows are independent, so their split over blocks may follow the number of processors.
