@@ -139,7 +139,7 @@ const char flags_refused[] =
     "--mtp-standalone "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
-    "--embedding-init-method-std= --use-mup "
+    "--use-mup "
     "--mup-width-mult=1.0 --mup-base-hidden-size= --mup-embedding-mult=1.0 --mup-output-mult=1.0 "
     "--mup-base-head-dim= --mup-attn-scale-power=1.0 "
     "--fp8-quantizer-factory= --fp8-interval=1 "

@@ -61,6 +61,10 @@ static const struct flag rows[] = {
          "denominator of its softmax; e.g. 1e-4",
          ADVANCED, .uses = USE_TRAINING | USE_WATCHED),
     REAL("--init-method-std", model.init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
+    REAL("--embedding-init-method-std", model.embedding_init_method_std, NULL, 0, 100,
+         "standard deviation of the initial embeddings of tokens, positions and token types; default: "
+         "--init-method-std",
+         ADVANCED),
     SWITCH("--no-scaled-init", model.no_scaled_init,
            "start the last matrices of attention and MLPs like all others, not smaller by the root of twice the layers",
            ADVANCED),

@@ -116,7 +116,8 @@ struct config_model {
     int64_t make_vocab_size_divisible_by;
     int64_t padded_vocab_size;  // 0 until the tokenizer is known and config_pad_vocab sets it
     double hidden_dropout, attention_dropout, init_method_std;
-    double z_loss_strength;  // of the head's logits while training; 0: none
+    double embedding_init_method_std;  // 0: init_method_std
+    double z_loss_strength;            // of the head's logits while training; 0: none
     bool no_scaled_init;
     int64_t encoder_num_layers;  // this and the next: see config_encoder_layers
     int64_t decoder_num_layers;

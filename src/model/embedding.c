@@ -4,11 +4,16 @@
 
 #include <string.h>
 
+// Of the initial values of the tables.
+static double deviation_of(const struct config_model *model, const struct choices *choices) {
+    return model->embedding_init_method_std > 0 ? model->embedding_init_method_std : choices->standard_deviation;
+}
+
 struct param *embedding_tokens(struct param_list *params, const struct config_model *model,
                                const struct choices *choices) {
     struct shard whole = shard_whole(2, model->padded_vocab_size, config_word_embedding_size(model));
     struct param *tokens = param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0),
-                                        INIT_NORMAL, choices->standard_deviation);
+                                        INIT_NORMAL, deviation_of(model, choices));
     tokens->is_vocabulary = true;
     return tokens;
 }
@@ -17,7 +22,7 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                      const struct choices *choices) {
     int64_t V = model->padded_vocab_size, C = choices->C, types = config_token_types(model);
     int64_t E = config_word_embedding_size(model);
-    double deviation = choices->standard_deviation;
+    double deviation = deviation_of(model, choices);
     CHECK(V > 0);
     *embedding = (struct embedding){.C = C,
                                     .E = E,
@@ -31,7 +36,7 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
     if (E != C)
         linear_build(&embedding->projection, params, "embedding.projection",
                      &(struct linear_options){.weight = shard_whole(2, C, E),
-                                              .standard_deviation = deviation,
+                                              .standard_deviation = choices->standard_deviation,
                                               .sums_gradient = choices->splits_rows});
     if (model->position_embedding_type == POSITIONS_LEARNED)
         embedding->positions = param_obtain(params, "embedding.position_embeddings.weight",

@@ -61,8 +61,9 @@ TEST(tables_are_sound) {
 
 // Flags that describe the model belong to all commands that have one; only those of training are train's alone.
 TEST(model_flags_are_offered_to_all) {
-    static const char training_alone[] = "--hidden-dropout --attention-dropout --z-loss-strength --init-method-std "
-                                         "--no-scaled-init --mtp-loss-scaling-factor";
+    static const char training_alone[] =
+        "--hidden-dropout --attention-dropout --z-loss-strength --init-method-std --embedding-init-method-std "
+        "--no-scaled-init --mtp-loss-scaling-factor";
     static const enum config_use uses[] = {CONFIG_EVALUATE, CONFIG_GENERATE};
     for (size_t u = 0; u < sizeof uses / sizeof uses[0]; u++) {
         struct flag_table table = config_flag_table_for(0, uses[u]);

@@ -40,11 +40,12 @@ TEST(a_slice_draws_what_the_whole_would) {
     device_close(device);
 }
 
-static void expect_deviations(bool is_scaled) {
+static void expect_deviations(bool is_scaled, double embeddings) {
     struct config config;
     config_defaults(&config);
     config.model.num_layers = 2;
     config.model.no_scaled_init = !is_scaled;
+    config.model.embedding_init_method_std = embeddings;
     config.model.hidden_size = 64;
     config.model.num_attention_heads = 4;
     config.model.kv_channels = 16;
@@ -70,7 +71,9 @@ static void expect_deviations(bool is_scaled) {
             squares += (double)x[n] * (double)x[n];
         }
         bool is_last = strstr(param->name, "linear_proj.weight") || strstr(param->name, "linear_fc2.weight");
-        double want = param->init == INIT_NORMAL ? (is_last && is_scaled ? 0.02 / 2 : 0.02)
+        bool is_embedding = strncmp(param->name, "embedding.", strlen("embedding.")) == 0;
+        double usual = is_embedding && embeddings > 0 ? embeddings : 0.02;
+        double want = param->init == INIT_NORMAL ? (is_last && is_scaled ? usual / 2 : usual)
                       : param->init == INIT_ONE  ? 1
                                                  : 0;
         // Four standard errors of a sample deviation.
@@ -89,8 +92,9 @@ static void expect_deviations(bool is_scaled) {
 }
 
 TEST(scaled_deviations) {
-    expect_deviations(true);
-    expect_deviations(false);
+    expect_deviations(true, 0);
+    expect_deviations(false, 0);
+    expect_deviations(true, 0.5);
 }
 
 TEST_MAIN(TEST_CASE(a_slice_draws_what_the_whole_would), TEST_CASE(scaled_deviations))
