@@ -54,6 +54,11 @@ static const struct hf_key bert_others[] = {
 static const struct hf_flag bert[] = {{"--model", "bert"}, {0}};
 static const struct hf_flag norms_after[] = {{"--norm-placement", "post"}, {0}};
 
+// Of the blocks and of the head.
+#define BERT_ACTIVATIONS                                                                                               \
+    "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh gelu_pytorch_tanh=gelu_tanh/gelu_tanh "                               \
+    "gelu_fast=gelu_tanh/gelu_tanh relu=relu/relu silu=silu/silu swish=silu/silu"
+
 // BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may combine that head
 // with the tanh form in its blocks, which their BERT can only approximate.
 #define BERT(type, class)                                                                                              \
@@ -66,9 +71,7 @@ static const struct hf_flag norms_after[] = {{"--norm-placement", "post"}, {0}};
     KEYS(bert_sizes, OWN_KEYS(NUMBER("type_vocab_size", "--num-token-types", .fallback = "2", .instead = 2)),          \
          bert_others,                                                                                                  \
          OWN_KEYS(NUMBER("max_position_embeddings", "--max-position-embeddings"),                                      \
-                  MAP("hidden_act", "--activation/--lm-head-activation",                                               \
-                      "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh gelu_pytorch_tanh=gelu_tanh/gelu_tanh "             \
-                      "gelu_fast=gelu_tanh/gelu_tanh relu=relu/relu silu=silu/silu swish=silu/silu",                   \
+                  MAP("hidden_act", "--activation/--lm-head-activation", BERT_ACTIVATIONS,                             \
                       .near = "gelu_new=gelu_tanh/gelu", .fallback = "gelu")))
 #define ROBERTA(type, class)                                                                                           \
     .model_type = type, .architecture = class, .prefix = "roberta.",                                                   \
@@ -88,6 +91,8 @@ static const struct hf_key roberta_keys[] = {
     ONLY("pad_token_id", "1"),
     {0},
 };
+
+#define DISTILLED "distilbert.transformer.layer.*."
 
 // ---- T5 ----
 
@@ -162,6 +167,35 @@ const struct hf_family hf_family_encoders[] = {
                    SAME_BIAS("encoder.final_layernorm", "bert.encoder.ln")),
           bert_rows),
      FLAGS(bert)},
+    // BERT's layers under other names, without token types and a sentence head. Whether its positions began as sines
+    // does not matter: they are stored.
+    {NAMED("distilbert", "DistilBertForMaskedLM", "distilbert.", "embeddings.word_embeddings", "vocab_projector"),
+     .tie = HF_TIED_ALWAYS, .ignored = (const char *const[]){"distilbert.embeddings.position_ids", NULL},
+     .written = OWN_FLAGS({"pad_token_id", "0"}),
+     .harmless = "sinusoidal_pos_embds qa_dropout seq_classif_dropout tie_weights_",
+     ROWS(OWN_ROWS(SAME("embedding.word_embeddings", "distilbert.embeddings.word_embeddings"),
+                   SAME("embedding.position_embeddings", "distilbert.embeddings.position_embeddings"),
+                   SAME_BIAS("embedding.layernorm", "distilbert.embeddings.LayerNorm"),
+                   JOINED_BIAS(ENCODER "self_attention.linear_qkv", DISTILLED "attention.q_lin",
+                               DISTILLED "attention.k_lin", DISTILLED "attention.v_lin"),
+                   SAME_BIAS(ENCODER "self_attention.linear_proj", DISTILLED "attention.out_lin"),
+                   SAME_BIAS(ENCODER "post_attention_layernorm", DISTILLED "sa_layer_norm"),
+                   SAME_BIAS(ENCODER "mlp.linear_fc1", DISTILLED "ffn.lin1"),
+                   SAME_BIAS(ENCODER "mlp.linear_fc2", DISTILLED "ffn.lin2"),
+                   SAME_BIAS(ENCODER "post_mlp_layernorm", DISTILLED "output_layer_norm"),
+                   SAME_BIAS("lm_head.dense", "vocab_transform"), SAME_BIAS("lm_head.layer_norm", "vocab_layer_norm"),
+                   SAME_BIAS("output_layer", "vocab_projector"))),
+     KEYS(OWN_KEYS(NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("n_layers", "--num-layers", .fallback = "6"),
+                   NUMBER("dim", "--hidden-size", .fallback = "768"),
+                   NUMBER("n_heads", "--num-attention-heads", .fallback = "12"),
+                   NUMBER("hidden_dim", "--ffn-hidden-size", .fallback = "3072"),
+                   NUMBER("max_position_embeddings", "--max-position-embeddings", .fallback = "512"),
+                   NUMBER("attention_dropout", "--attention-dropout", .fallback = "0.1"),
+                   NUMBER("dropout", "--hidden-dropout", .fallback = "0.1"),
+                   NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
+                   MAP("activation", "--activation/--lm-head-activation", BERT_ACTIVATIONS, .fallback = "gelu"))),
+     FLAGS(bert, norms_after,
+           OWN_FLAGS({"--num-token-types", "0"}, {"--bert-no-binary-head", "true"}, {"--norm-epsilon", "1e-12"}))},
     {ROBERTA("roberta", "RobertaForMaskedLM")},
     {ROBERTA("xlm-roberta", "XLMRobertaForMaskedLM")},
     {ROBERTA("camembert", "CamembertForMaskedLM")},

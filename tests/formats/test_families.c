@@ -118,6 +118,8 @@ TEST(refused_variants) {
         {"gpt_bigcode", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "\"add_cross_attention\""},
         {"xlm_roberta", "\"pad_token_id\": 1", "\"pad_token_id\": 0",
          "\"pad_token_id\": \"0\" is not supported, only 1"},
+        {"distilbert", "\"gelu\"", "\"mish\"", "\"activation\": \"mish\" is not supported, only gelu"},
+        {"distilbert", "\"hidden_dim\": 20", "\"hidden_dim\": 24", "another shape than the configuration says"},
         {"camembert", "\"is_decoder\": false", "\"is_decoder\": true", "\"is_decoder\": \"true\" is not supported"},
         {"mt5", "gated-gelu", "gated-mish", "\"feed_forward_proj\": \"gated-mish\" is not supported"},
     };
@@ -330,6 +332,9 @@ TEST(other_families) {
         {"gpt_bigcode_heads", "gpt2", NULL},
         {"gpt2_untied", "gpt_bigcode", NULL},
         {"roberta", "camembert", NULL},
+        {"distilbert", "bert", NULL},
+        {"distilbert", "roberta", "roberta has no --position-offset 0"},
+        {"bert_mlm", "distilbert", "distilbert has no --num-token-types 2"},
         {"bert_mlm", "xlm-roberta", "xlm-roberta has no --position-offset 0"},
         {"t5", "mt5", "mt5 has no --untie-embeddings-and-output-weights false"},
         {"t5_v1_1", "mt5", NULL},

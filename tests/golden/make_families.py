@@ -41,6 +41,8 @@ MODELS = {
     "phi3_long": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(  # samples are longer than its original length
         **dict(SIZE, hidden_size=48), **IDS, pad_token_id=None, num_key_value_heads=1, original_max_position_embeddings=5, tie_word_embeddings=True,
         rope_parameters=rope(0.75, rope_type="longrope", short_factor=[1.0, 1.05, 1.1, 1.25, 1.5, 2.0], long_factor=[1, 1.5, 3.25, 8.03, 31.5, 47.77]))),
+    "distilbert": lambda: hf.DistilBertForMaskedLM(hf.DistilBertConfig(
+        vocab_size=V, dim=24, n_layers=2, n_heads=3, hidden_dim=20, max_position_embeddings=11, sinusoidal_pos_embds=True)),
     "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
     "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(

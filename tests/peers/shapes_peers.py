@@ -620,6 +620,14 @@ def megatron_bert(r):
     return kind(hf.MegatronBertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40])))
 
 
+def distilbert(r):
+    sizes = encoder(r)
+    return hf.DistilBertForMaskedLM(hf.DistilBertConfig(
+        n_heads=sizes["num_attention_heads"], dim=sizes["hidden_size"], n_layers=sizes["num_hidden_layers"], vocab_size=sizes["vocab_size"],
+        hidden_dim=sizes["intermediate_size"], activation=sizes["hidden_act"], dropout=0, attention_dropout=0,
+        max_position_embeddings=r.choice([16, 40]), sinusoidal_pos_embds=r.random() < 0.5))
+
+
 def roberta(r):
     return hf.RobertaForMaskedLM(hf.RobertaConfig(**encoder(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
 
@@ -665,7 +673,7 @@ FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mix
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, falcon_alibi, bloom, mpt, cohere, cohere2, granitemoe,
                                     granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, exaone_moe, glm4_moe_lite, youtu, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
                                     ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, hunyuan_v1_dense, bert,
-                                    megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
+                                    megatron_bert, distilbert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
 def samples(r, model, form, B, T, S):
@@ -684,7 +692,7 @@ def samples(r, model, form, B, T, S):
             data["mask"][padding] = 0
     if form == "t5":
         data["decoder_tokens"] = torch.randint(2, vocab, (count, S))
-    if form == "bert" and model.config.type_vocab_size > 1:
+    if form == "bert" and getattr(model.config, "type_vocab_size", 1) > 1:
         data["types"] = torch.randint(0, 2, (count, T))
     elif form == "bert":
         data["types"] = torch.zeros(count, T, dtype=torch.long)
