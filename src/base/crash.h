@@ -22,8 +22,6 @@ void file_fault_watch(void);
 // Records that a file is mapped or unmapped at this address. Any thread may call.
 void file_fault_add(const void *data, size_t size, const char *path);
 void file_fault_remove(const void *data);
-// For a handler of SIGBUS: ends the process if a file is mapped at this address.
-void file_fault_end(const void *address);
 // Writes the message and the exit code of a fault at this address, "" if no file is mapped there. Returns its length.
 size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES], enum exit_code *code);
 

@@ -7,7 +7,7 @@
 //
 //     #define NCCL_SYMBOLS(ROW) ROW(ncclGetVersion) ROW(ncclSend) …
 //     struct nccl_symbols { NCCL_SYMBOLS(LIBRARY_FIELD) };
-//     static const char *const names[] = {NCCL_SYMBOLS(LIBRARY_NAME)};
+//     static const struct library nccl_row = {.name = "NCCL", LIBRARY_SYMBOLS(NCCL_SYMBOLS), …};
 //
 // Callers write library_symbols(LIBRARY_NCCL)->ncclSend(…), by a macro that checks the result.
 #ifndef BASE_LIBRARY_H
@@ -38,6 +38,11 @@ enum library_id {
 #define LIBRARY_FIELD(symbol) __typeof__(&symbol) symbol;
 #endif
 #define LIBRARY_NAME(symbol) #symbol,
+// For the initializer of a struct library outside of functions: a list of texts, and the names of all symbols.
+#define LIBRARY_LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define LIBRARY_SYMBOLS(list)                                                                                          \
+    .symbols = (const char *const[]){list(LIBRARY_NAME)},                                                              \
+    .symbol_count = (int)(sizeof((const char *const[]){list(LIBRARY_NAME)}) / sizeof(char *))
 // A number that a header defines, as text: "libcudnn.so." LIBRARY_TEXT(CUDNN_MAJOR).
 #define LIBRARY_TEXT(number) LIBRARY_TEXT_OF(number)
 #define LIBRARY_TEXT_OF(number) #number

@@ -170,7 +170,6 @@ int nccl_load(void);
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 
 int self_world_open(struct world **world, struct device *device);
-int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name);
 void self_world_free(struct world *world);
 void paper_world_open(struct world **world, struct device *device, int rank, int size);
 int mpi_world_start(struct world_place *place);
@@ -209,9 +208,9 @@ void pulse_stop(struct pulse *pulse);
 // Called instead of pulse_stop by a rank that is about to end the job. The pulse cannot be started again.
 void pulse_drop(struct pulse *pulse);
 
-// The most elements of one message over MPI, whose counts are int.
+// ---- MPI ----
 
-// Ends the run if `count` elements are too many for one message.
+// MPI's counts are int: ends the run if `count` elements are too many for one message.
 static inline void mpi_check_count(const struct group *group, int64_t count, const char *what) {
     if (count > INT_MAX)
         die_code(EXIT_CODE_USAGE,

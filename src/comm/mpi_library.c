@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const symbols[] = {MPI_FUNCTIONS(LIBRARY_NAME) MPI_VARIABLES(LIBRARY_NAME)};
-enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
-_Static_assert(sizeof(struct mpi_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
-
 // The ABI is that of the header this was compiled with. Open MPI's has been the same since version 3, with soname 40.
 #ifdef OPEN_MPI
 static const bool wants_open_mpi = true;
@@ -23,20 +19,6 @@ static const char library_name[] = "MPICH", package[] = "apt-get install mpich";
 static const char *const sonames[] = {"libmpich.so.12", "libmpi.so.12", NULL}, *const rivals[] = {"libmpi.so.40", NULL};
 static const char rivals_are[] = "Open MPI, which has another ABI";
 #endif
-
-static const char *const folders[] = {"$MPI_HOME/lib64",
-                                      "$MPI_HOME/lib",
-                                      "/opt/amazon/openmpi/lib64",
-                                      "/opt/amazon/openmpi/lib",
-                                      "/opt/amazon/openmpi5/lib64",
-                                      "/opt/amazon/openmpi5/lib",
-                                      "/usr/lib64/openmpi/lib",
-                                      "/usr/lib64/mpich/lib",
-                                      "/usr/lib/*-linux-gnu/openmpi/lib",
-                                      "/usr/mpi/gcc/openmpi-*/lib64",
-                                      "/opt/hpcx/ompi/lib",
-                                      "/usr/local/lib",
-                                      NULL};
 
 // The text is "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\n…" or a derivative of MPICH's; MPI need not be
 // initialized.
@@ -73,23 +55,26 @@ mpi_yield_setter *mpi_find_yield_setter(void) {
     return symbol.function;
 }
 
+static const struct library mpi_row = {
+    .id = LIBRARY_MPI,
+    .name = library_name,
+    .user = "ranks started by mpirun or srun --mpi=pmix",
+    .variable = "BEVATRON_MPI_LIBRARY",
+    .sonames = sonames,
+    .folders = LIBRARY_LIST("$MPI_HOME/lib64", "$MPI_HOME/lib", "/opt/amazon/openmpi/lib64", "/opt/amazon/openmpi/lib",
+                            "/opt/amazon/openmpi5/lib64", "/opt/amazon/openmpi5/lib", "/usr/lib64/openmpi/lib",
+                            "/usr/lib64/mpich/lib", "/usr/lib/*-linux-gnu/openmpi/lib", "/usr/mpi/gcc/openmpi-*/lib64",
+                            "/opt/hpcx/ompi/lib", "/usr/local/lib"),
+    .rivals = rivals,
+    .rivals_are = rivals_are,
+    .package = package,
+    .instead = "start one rank, without mpirun",
+    LIBRARY_SYMBOLS(MPI_SYMBOLS),
+    .is_global = true,
+    .is_beside_starter = true,
+    .check = check_version,
+};
+
 const struct library *mpi_library(void) {
-    static const struct library library = {
-        .id = LIBRARY_MPI,
-        .name = library_name,
-        .user = "ranks started by mpirun or srun --mpi=pmix",
-        .variable = "BEVATRON_MPI_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .rivals = rivals,
-        .rivals_are = rivals_are,
-        .package = package,
-        .instead = "start one rank, without mpirun",
-        .symbols = symbols,
-        .symbol_count = SYMBOL_COUNT,
-        .is_global = true,
-        .is_beside_starter = true,
-        .check = check_version,
-    };
-    return &library;
+    return &mpi_row;
 }

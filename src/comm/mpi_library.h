@@ -3,13 +3,9 @@
 #ifndef COMM_MPI_LIBRARY_H
 #define COMM_MPI_LIBRARY_H
 
-#include "base/error.h"
 #include "base/library.h"
-#include "comm/backend.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <mpi.h>
 #include <stdint.h>
 
@@ -61,9 +57,10 @@
 #define MPI_VARIABLES(ROW)
 #endif
 
+#define MPI_SYMBOLS(ROW) MPI_FUNCTIONS(ROW) MPI_VARIABLES(ROW)
+
 struct mpi_symbols {
-    MPI_FUNCTIONS(LIBRARY_FIELD)
-    MPI_VARIABLES(LIBRARY_FIELD)
+    MPI_SYMBOLS(LIBRARY_FIELD)
 };
 
 static inline const struct mpi_symbols *mpi(void) {

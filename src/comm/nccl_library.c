@@ -6,14 +6,6 @@
 
 #include <stdio.h>
 
-static const char *const symbols[] = {NCCL_SYMBOLS(LIBRARY_NAME)};
-enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
-_Static_assert(sizeof(struct nccl_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
-
-static const char *const sonames[] = {"libnccl.so." LIBRARY_TEXT(NCCL_MAJOR), NULL};
-static const char *const folders[] = {"/opt/nccl/build/lib",       "/opt/nccl/lib", "/opt/aws-ofi-nccl/lib",
-                                      "/opt/amazon/ofi-nccl/lib*", CUDA_FOLDERS,    NULL};
-
 // Later versions keep the ABI of earlier ones. ncclGetLastError came with 2.13.
 static int check_version(const void *table, char *version, size_t size) {
     const struct nccl_symbols *candidate = table;
@@ -28,20 +20,21 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
+static const struct library nccl_row = {
+    .id = LIBRARY_NCCL,
+    .name = "NCCL",
+    .user = "collectives between GPUs",
+    .variable = "BEVATRON_NCCL_LIBRARY",
+    .sonames = LIBRARY_LIST("libnccl.so." LIBRARY_TEXT(NCCL_MAJOR)),
+    .folders = LIBRARY_LIST("/opt/nccl/build/lib", "/opt/nccl/lib", "/opt/aws-ofi-nccl/lib",
+                            "/opt/amazon/ofi-nccl/lib*", CUDA_FOLDERS),
+    .package = "apt-get install libnccl2 (NVIDIA's repository), or pip install 'nvidia-nccl-cu" CUDA_MAJOR
+               "==" LIBRARY_TEXT(NCCL_MAJOR) ".*'",
+    .instead = "give --distributed-backend mpi to communicate through host memory, which is slow",
+    LIBRARY_SYMBOLS(NCCL_SYMBOLS),
+    .check = check_version,
+};
+
 const struct library *nccl_library(void) {
-    static const struct library library = {
-        .id = LIBRARY_NCCL,
-        .name = "NCCL",
-        .user = "collectives between GPUs",
-        .variable = "BEVATRON_NCCL_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "apt-get install libnccl2 (NVIDIA's repository), or pip install 'nvidia-nccl-cu" CUDA_MAJOR
-                   "==" LIBRARY_TEXT(NCCL_MAJOR) ".*'",
-        .instead = "give --distributed-backend mpi to communicate through host memory, which is slow",
-        .symbols = symbols,
-        .symbol_count = SYMBOL_COUNT,
-        .check = check_version,
-    };
-    return &library;
+    return &nccl_row;
 }

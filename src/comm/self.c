@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+static int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
     *group = group_new(world, sizeof **group, &(struct group_members){ranks, count, name});
     return 0;
 }

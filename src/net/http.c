@@ -39,13 +39,7 @@ static inline const struct curl_symbols *curl_symbols(void) {
     return library_symbols(LIBRARY_CURL);
 }
 
-static const char *const symbol_names[] = {CURL_SYMBOLS(LIBRARY_NAME)};
-enum { SYMBOL_COUNT = sizeof symbol_names / sizeof symbol_names[0], OLDEST_VERSION = 0x072a00 };
-_Static_assert(sizeof(struct curl_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
-
-// Debian has one libcurl per TLS library; all have the same functions.
-static const char *const sonames[] = {"libcurl.so.4", "libcurl-gnutls.so.4", NULL};
-static const char *const folders[] = {"/usr/local/lib64", "/usr/local/lib", "$CONDA_PREFIX/lib", NULL};
+enum { OLDEST_VERSION = 0x072a00 };
 
 static int check_version(const void *table, char *version, size_t size) {
     const struct curl_symbols *candidate = table;
@@ -56,21 +50,22 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
+// Debian has one libcurl per TLS library; all have the same functions.
+static const struct library curl_row = {
+    .id = LIBRARY_CURL,
+    .name = "libcurl",
+    .user = "s3:// and https:// addresses",
+    .variable = "BEVATRON_CURL_LIBRARY",
+    .sonames = LIBRARY_LIST("libcurl.so.4", "libcurl-gnutls.so.4"),
+    .folders = LIBRARY_LIST("/usr/local/lib64", "/usr/local/lib", "$CONDA_PREFIX/lib"),
+    .package = "apt-get install libcurl4 ca-certificates",
+    .instead = "copy the data to a disk",
+    LIBRARY_SYMBOLS(CURL_SYMBOLS),
+    .check = check_version,
+};
+
 const struct library *http_library(void) {
-    static const struct library library = {
-        .id = LIBRARY_CURL,
-        .name = "libcurl",
-        .user = "s3:// and https:// addresses",
-        .variable = "BEVATRON_CURL_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "apt-get install libcurl4 ca-certificates",
-        .instead = "copy the data to a disk",
-        .symbols = symbol_names,
-        .symbol_count = SYMBOL_COUNT,
-        .check = check_version,
-    };
-    return &library;
+    return &curl_row;
 }
 
 enum { MOST_HEADER_BYTES = 1 << 18, MOST_REDIRECTS = 10, CONNECT_SECONDS = 10, STALL_SECONDS = 60, MOST_IDLE = 64 };

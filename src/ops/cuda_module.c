@@ -23,24 +23,22 @@ static int check_driver(const void *table, char *version, size_t size) {
     return 0;
 }
 
+static const struct library driver_row = {
+    .id = LIBRARY_DRIVER,
+    .name = "libcuda",
+    .user = "GPUs",
+    .variable = "BEVATRON_DRIVER_LIBRARY",
+    .sonames = LIBRARY_LIST("libcuda.so.1"),
+    .folders = LIBRARY_LIST("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"),
+    .package = "install the NVIDIA driver on the host (nvidia-smi shows it), and give containers --gpus all",
+    .instead = "use --device cpu",
+    .symbols = LIBRARY_LIST("cuDriverGetVersion", "cuInit", "cuDeviceGetCount"),
+    .symbol_count = 3,
+    .check = check_driver,
+};
+
 const struct library *cuda_driver_library(void) {
-    static const char *const symbols[] = {"cuDriverGetVersion", "cuInit", "cuDeviceGetCount"};
-    static const char *const sonames[] = {"libcuda.so.1", NULL};
-    static const char *const folders[] = {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", NULL};
-    static const struct library library = {
-        .id = LIBRARY_DRIVER,
-        .name = "libcuda",
-        .user = "GPUs",
-        .variable = "BEVATRON_DRIVER_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "install the NVIDIA driver on the host (nvidia-smi shows it), and give containers --gpus all",
-        .instead = "use --device cpu",
-        .symbols = symbols,
-        .symbol_count = sizeof symbols / sizeof symbols[0],
-        .check = check_driver,
-    };
-    return &library;
+    return &driver_row;
 }
 
 // ---- The module ----
@@ -61,29 +59,26 @@ static int check_module(const void *table, char *version, size_t size) {
     return 0;
 }
 
+static const struct library module_row = {
+    .id = LIBRARY_CUDA_MODULE,
+    .name = "bevatron_cuda",
+    .user = "GPUs",
+    .variable = "BEVATRON_CUDA_LIBRARY",
+    .sonames = LIBRARY_LIST("bevatron_cuda.so"),
+    .folders = LIBRARY_LIST("$ORIGIN", "$ORIGIN/../lib/bevatron",
+                            // pip's folder; with --target, beside bin.
+                            "$ORIGIN/../lib/python3*/*-packages/bevatron_cuda", "$ORIGIN/../bevatron_cuda"),
+    .is_own = true,
+    .package = "install the package bevatron-cuda, or pip install \"bevatron[cuda]\", or run `make cuda` in the "
+               "source tree",
+    .instead = "use --device cpu",
+    .symbols = LIBRARY_LIST("bevatron_cuda_module"),
+    .symbol_count = 1,
+    .check = check_module,
+};
+
 const struct library *cuda_module_library(void) {
-    static const char *const symbols[] = {LIBRARY_NAME(bevatron_cuda_module)};
-    static const char *const sonames[] = {"bevatron_cuda.so", NULL};
-    static const char *const folders[] = {"$ORIGIN", "$ORIGIN/../lib/bevatron",
-                                          // pip's folder; with --target, beside bin.
-                                          "$ORIGIN/../lib/python3*/*-packages/bevatron_cuda",
-                                          "$ORIGIN/../bevatron_cuda", NULL};
-    static const struct library library = {
-        .id = LIBRARY_CUDA_MODULE,
-        .name = "bevatron_cuda",
-        .user = "GPUs",
-        .variable = "BEVATRON_CUDA_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .is_own = true,
-        .package = "install the package bevatron-cuda, or pip install \"bevatron[cuda]\", or run `make cuda` in the "
-                   "source tree",
-        .instead = "use --device cpu",
-        .symbols = symbols,
-        .symbol_count = 1,
-        .check = check_module,
-    };
-    return &library;
+    return &module_row;
 }
 
 static const struct cuda_module *loaded(void) {

@@ -30,24 +30,19 @@ static int check_nvml(const void *symbols, char *version, size_t size) {
     return 0;
 }
 
-static int load_nvml(void) {
-    static const char *const symbols[] = {"nvmlSystemGetNVMLVersion", "nvmlInit_v2", "nvmlDeviceGetHandleByUUID",
-                                          "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetClockInfo"};
-    static const char *const sonames[] = {"libnvidia-ml.so.1", NULL}, *const folders[] = {NULL};
-    static const struct library library = {
-        .id = LIBRARY_NVML,
-        .name = "NVML",
-        .user = "measurements of energy and clocks",
-        .variable = "BEVATRON_NVML_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "it comes with the NVIDIA driver; install a newer one",
-        .symbols = symbols,
-        .symbol_count = sizeof symbols / sizeof symbols[0],
-        .check = check_nvml,
-    };
-    return library_load(&library);
-}
+static const struct library nvml_row = {
+    .id = LIBRARY_NVML,
+    .name = "NVML",
+    .user = "measurements of energy and clocks",
+    .variable = "BEVATRON_NVML_LIBRARY",
+    .sonames = LIBRARY_LIST("libnvidia-ml.so.1"),
+    .folders = (const char *const[]){NULL},
+    .package = "it comes with the NVIDIA driver; install a newer one",
+    .symbols = LIBRARY_LIST("nvmlSystemGetNVMLVersion", "nvmlInit_v2", "nvmlDeviceGetHandleByUUID",
+                            "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetClockInfo"),
+    .symbol_count = sizeof(struct nvml_symbols) / sizeof(void *),
+    .check = check_nvml,
+};
 
 // "GPU-01234567-89ab-…", the name that the driver gives to the 128 bits.
 static void name_gpu(struct device *device, char *text, size_t size) {
@@ -64,7 +59,7 @@ int sensors_open(struct sensors *sensors, struct device *device) {
     if (!device->ops->identity)
         return error_set("only NVIDIA GPUs have an energy counter and a clock that can be read");
     name_gpu(device, name, sizeof name);
-    TRY(load_nvml());
+    TRY(library_load(&nvml_row));
     int code = nvml()->nvmlDeviceGetHandleByUUID(name, &sensors->gpu);
     return code == 0 ? 0 : error_set("the driver returns %d for the sensors of %s", code, name);
 }

@@ -1,5 +1,5 @@
-// Compressed formats, with one file per library (zlib.c, bzip2.c, xz.c, zstd.c, brotli.c), or its stand-in
-// zlib_none.c if the library was missing at build time; the stand-in's functions fail and name the package.
+// Compressed formats, with one file per library (zlib.c, bzip2.c, xz.c, zstd.c, brotli.c), or a stand-in (codec_none.c)
+// if the library was missing at build time: its functions fail and name the package.
 //
 // A decompressor is fed piece by piece. Files often hold several compressed streams in a row (gzip members, bzip2
 // streams, zstd frames), so a codec continues with the next one and says after each step whether it is between two.

@@ -116,22 +116,6 @@ void matmul_small(const struct op_matmul *op) {
     matmul_finish(op, &(struct matmul_part){{0, rows}, {0, columns}, target->data, target->stride[0]});
 }
 
-void cpu_matmul(struct device *device, const struct op_matmul *op) {
-    if (op->d.shape[0] == 0 || op->d.shape[1] == 0)
-        return;
-    if (is_small(op)) {
-        matmul_small(op);
-        return;
-    }
-    const struct cpu_kernel *kernel = matmul_kernel(device, op);
-    if (op->a.dtype != op->b.dtype)
-        matmul_rows(device, op);
-    else if (kernel)
-        matmul_packed(device, op, kernel);
-    else
-        matmul_blas(device, op);
-}
-
 // ---- few rows ----
 
 // A few rows times bf16 weights, as in text generation: bound by reading the weights, so they are read once and
@@ -184,6 +168,20 @@ bool matmul_has_few_rows(const struct device *device, const struct op_matmul *op
            op->transpose_b && !small_is(op->d.shape[0], op->d.shape[1], op->a.shape[1]);
 }
 
-void matmul_rows(struct device *device, const struct op_matmul *op) {
-    cpu_run_ranges(device, op->d.shape[1], COLUMNS_PER_TASK, rows_task, op);
+// ---- all matmuls ----
+
+void cpu_matmul(struct device *device, const struct op_matmul *op) {
+    if (op->d.shape[0] == 0 || op->d.shape[1] == 0)
+        return;
+    if (is_small(op)) {
+        matmul_small(op);
+        return;
+    }
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
+    if (op->a.dtype != op->b.dtype)
+        cpu_run_ranges(device, op->d.shape[1], COLUMNS_PER_TASK, rows_task, op);
+    else if (kernel)
+        matmul_packed(device, op, kernel);
+    else
+        matmul_blas(device, op);
 }

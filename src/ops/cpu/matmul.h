@@ -42,10 +42,8 @@ void matmul_small(const struct op_matmul *op);
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
 
-// Whether a matmul has so few rows that its bf16 weights are read unconverted, and such a matmul; its other operands
-// are fp32.
+// Whether a matmul has so few rows that its bf16 weights are read unconverted; its other operands are fp32.
 bool matmul_has_few_rows(const struct device *device, const struct op_matmul *op);
-void matmul_rows(struct device *device, const struct op_matmul *op);
 
 // Whether matmul_packed can round to bf16 at once. Not if the inner dimension is longer than a block: sums then go to
 // d.

@@ -251,8 +251,6 @@ void cudnn_graph_free(struct cudnn_graph *graph) {
 // Version check and folders of cuDNN. cuDNN compiles its attention kernels on demand, with an NVRTC that it opens by
 // name, so it finds one that is already loaded. NVRTC opens its builtins by name too.
 
-static const char *const folders[] = {CUDA_FOLDERS, NULL};
-
 // ---- NVRTC ----
 
 // Its header may be missing where cuDNN's is installed.
@@ -269,31 +267,22 @@ static int check_compiler(const void *table, char *version, size_t size) {
     return 0;
 }
 
-static const struct library *compiler_library(void) {
-    static const char *const symbols[] = {"nvrtcVersion"};
-    static const char *const sonames[] = {"libnvrtc.so." CUDA_MAJOR, NULL};
-    static const struct library library = {
-        .id = LIBRARY_NVRTC,
-        .name = "NVRTC",
-        .user = "kernels of cuDNN",
-        .variable = "BEVATRON_NVRTC_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "apt-get install cuda-nvrtc-" CUDA_RELEASE
-                   " (NVIDIA's repository), or pip install 'nvidia-cuda-nvrtc==" CUDA_MAJOR ".*'",
-        .companions = "libnvrtc-builtins.so." CUDA_MAJOR ".*",
-        .symbols = symbols,
-        .symbol_count = 1,
-        .check = check_compiler,
-    };
-    return &library;
-}
+static const struct library compiler_row = {
+    .id = LIBRARY_NVRTC,
+    .name = "NVRTC",
+    .user = "kernels of cuDNN",
+    .variable = "BEVATRON_NVRTC_LIBRARY",
+    .sonames = LIBRARY_LIST("libnvrtc.so." CUDA_MAJOR),
+    .folders = LIBRARY_LIST(CUDA_FOLDERS),
+    .package = "apt-get install cuda-nvrtc-" CUDA_RELEASE
+               " (NVIDIA's repository), or pip install 'nvidia-cuda-nvrtc==" CUDA_MAJOR ".*'",
+    .companions = "libnvrtc-builtins.so." CUDA_MAJOR ".*",
+    .symbols = LIBRARY_LIST("nvrtcVersion"),
+    .symbol_count = 1,
+    .check = check_compiler,
+};
 
 // ---- cuDNN ----
-
-static const char *const symbols[] = {CUDNN_SYMBOLS(LIBRARY_NAME)};
-enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
-_Static_assert(sizeof(struct cudnn_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
 
 // cuDNN 9 for CUDA 12 and for CUDA 13 are different libraries with the same name.
 static int check_version(const void *table, char *version, size_t size) {
@@ -309,35 +298,29 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
-static const struct library *cudnn_library(void) {
-    static const char *const sonames[] = {"libcudnn.so." LIBRARY_TEXT(CUDNN_MAJOR), NULL};
-    static const char *const rivals[] = {"libcudnn.so.7", "libcudnn.so.8", NULL};
-    static const struct library library = {
-        .id = LIBRARY_CUDNN,
-        .name = "cuDNN",
-        .user = "fast attention kernels",
-        .variable = "BEVATRON_CUDNN_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .rivals = rivals,
-        .rivals_are = "too old",
-        .package = "apt-get install libcudnn" LIBRARY_TEXT(
-            CUDNN_MAJOR) "-cuda-" CUDA_MAJOR " (NVIDIA's repository), or pip install 'nvidia-cudnn-cu" CUDA_MAJOR
-                         "==" LIBRARY_TEXT(CUDNN_MAJOR) ".*'",
-        .symbols = symbols,
-        .symbol_count = SYMBOL_COUNT,
-        .check = check_version,
-    };
-    return &library;
-}
+static const struct library cudnn_row = {
+    .id = LIBRARY_CUDNN,
+    .name = "cuDNN",
+    .user = "fast attention kernels",
+    .variable = "BEVATRON_CUDNN_LIBRARY",
+    .sonames = LIBRARY_LIST("libcudnn.so." LIBRARY_TEXT(CUDNN_MAJOR)),
+    .folders = LIBRARY_LIST(CUDA_FOLDERS),
+    .rivals = LIBRARY_LIST("libcudnn.so.7", "libcudnn.so.8"),
+    .rivals_are = "too old",
+    .package = "apt-get install libcudnn" LIBRARY_TEXT(
+        CUDNN_MAJOR) "-cuda-" CUDA_MAJOR " (NVIDIA's repository), or pip install 'nvidia-cudnn-cu" CUDA_MAJOR
+                     "==" LIBRARY_TEXT(CUDNN_MAJOR) ".*'",
+    LIBRARY_SYMBOLS(CUDNN_SYMBOLS),
+    .check = check_version,
+};
 
 int cudnn_load(void) {
-    TRY(library_load(compiler_library()));
-    return library_load(cudnn_library());
+    TRY(library_load(&compiler_row));
+    return library_load(&cudnn_row);
 }
 
 int cudnn_attention_libraries(const struct library **list) {
-    list[0] = cudnn_library();
-    list[1] = compiler_library();
+    list[0] = &cudnn_row;
+    list[1] = &compiler_row;
     return 2;
 }

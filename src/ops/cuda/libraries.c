@@ -5,10 +5,6 @@
 
 #include <stdio.h>
 
-static const char *const blas_symbols[] = {CUBLASLT_SYMBOLS(LIBRARY_NAME)};
-enum { BLAS_SYMBOL_COUNT = sizeof blas_symbols / sizeof blas_symbols[0] };
-_Static_assert(sizeof(struct cublaslt_symbols) == BLAS_SYMBOL_COUNT * sizeof(void *), "a field per symbol");
-
 static int check_blas(const void *table, char *version, size_t size) {
     const struct cublaslt_symbols *candidate = table;
     size_t number = candidate->cublasLtGetVersion();
@@ -18,28 +14,24 @@ static int check_blas(const void *table, char *version, size_t size) {
     return 0;
 }
 
+static const struct library cublaslt_row = {
+    .id = LIBRARY_CUBLASLT,
+    .name = "cuBLASLt",
+    .user = "GPUs",
+    .variable = "BEVATRON_CUBLASLT_LIBRARY",
+    .sonames = LIBRARY_LIST("libcublasLt.so." LIBRARY_TEXT(CUBLAS_VER_MAJOR)),
+    .folders = LIBRARY_LIST(CUDA_FOLDERS),
+    .rivals = LIBRARY_LIST("libcublasLt.so.11", "libcublasLt.so.12", "libcublasLt.so.13", "libcublasLt.so.14"),
+    .rivals_are = "of another CUDA version",
+    .package = "apt-get install libcublas-" CUDA_RELEASE
+               " (NVIDIA's repository), or pip install 'nvidia-cublas==" LIBRARY_TEXT(CUBLAS_VER_MAJOR) ".*'",
+    .instead = "use --device cpu",
+    LIBRARY_SYMBOLS(CUBLASLT_SYMBOLS),
+    .check = check_blas,
+};
+
 const struct library *cublaslt_library(void) {
-    static const char *const sonames[] = {"libcublasLt.so." LIBRARY_TEXT(CUBLAS_VER_MAJOR), NULL};
-    static const char *const folders[] = {CUDA_FOLDERS, NULL};
-    static const char *const rivals[] = {"libcublasLt.so.11", "libcublasLt.so.12", "libcublasLt.so.13",
-                                         "libcublasLt.so.14", NULL};
-    static const struct library library = {
-        .id = LIBRARY_CUBLASLT,
-        .name = "cuBLASLt",
-        .user = "GPUs",
-        .variable = "BEVATRON_CUBLASLT_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .rivals = rivals,
-        .rivals_are = "of another CUDA version",
-        .package = "apt-get install libcublas-" CUDA_RELEASE
-                   " (NVIDIA's repository), or pip install 'nvidia-cublas==" LIBRARY_TEXT(CUBLAS_VER_MAJOR) ".*'",
-        .instead = "use --device cpu",
-        .symbols = blas_symbols,
-        .symbol_count = BLAS_SYMBOL_COUNT,
-        .check = check_blas,
-    };
-    return &library;
+    return &cublaslt_row;
 }
 
 int cuda_libraries(const struct library **list) {

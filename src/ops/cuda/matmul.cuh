@@ -54,13 +54,7 @@ void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, cons
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op);
 // matmul_restored.cu: a matmul in fp8 or fp4 without an algorithm of cuBLASLt.
 void matmul_run_restored(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
-// matmul_choose.cu: finds the choice for a matmul; stores plan->choice; fills plan->choice, together with other ranks
-// if they joined. matmul_memory_open is in cuda.cuh.
-bool matmul_memory_find(const struct matmul_memory *memory, const struct matmul_key *key, struct matmul_choice *choice);
-void matmul_memory_keep(struct matmul_memory *memory, const struct matmul_plan *plan);
+// matmul_choose.cu: fills plan->choice, together with other ranks if they joined. matmul_memory_open is in cuda.cuh.
 void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
-// matmul_choose.cu: whether an unknown matmul would be timed now; fills plan->choice.
-bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op);
-void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
 
 #endif

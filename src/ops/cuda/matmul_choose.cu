@@ -210,18 +210,31 @@ static bool is_valid(struct cuda_device *cuda, struct matmul_plan *plan, const s
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= (size_t)BLAS_WORKSPACE_BYTES;
 }
 
+static bool find_known(const struct matmul_memory *memory, const struct matmul_key *key, struct matmul_choice *choice) {
+    const void *found = choices_find(&memory->choices, key);
+    if (found)
+        memcpy(choice, found, sizeof *choice);
+    return found != NULL;
+}
+
+static void keep_choice(struct matmul_memory *memory, const struct matmul_plan *plan) {
+    choices_add(&memory->choices, &plan->key, &plan->choice);
+    if (memory->path)
+        choices_save(&memory->choices, memory->path);
+}
+
 // Nothing can be timed during a recording.
-bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op) {
+static bool can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op) {
     return is_worth_timing(cuda, key) && op->beta == 0 && !cuda->is_recording;
 }
 
-void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
+static void choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     bool is_timed = is_worth_timing(cuda, &plan->key);
-    bool times_now = matmul_can_time(cuda, &plan->key, op);
+    bool times_now = can_time(cuda, &plan->key, op);
     if (!times_now && plan->choice.has_algorithm)
         return;
     struct matmul_choice known;
-    if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
+    if (is_timed && find_known(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
         plan->choice = known;
         // Ranks that joined make the choice final together, once the matmul can be timed, even if their libraries
         // differ.
@@ -260,7 +273,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
               (long long)plan->key.m, (long long)plan->key.n, (long long)plan->key.k, plan->key.ending,
               list.choice[best].is_fused ? "fused" : "plain", list.ms[best], burst, first);
     plan->choice = list.choice[best];
-    matmul_memory_keep(cuda->memory, plan);
+    keep_choice(cuda->memory, plan);
 }
 
 // ---- memory of choices ----
@@ -298,20 +311,6 @@ void matmul_memory_close(struct matmul_memory *memory) {
     free(memory);
 }
 
-bool matmul_memory_find(const struct matmul_memory *memory, const struct matmul_key *key,
-                        struct matmul_choice *choice) {
-    const void *found = choices_find(&memory->choices, key);
-    if (found)
-        memcpy(choice, found, sizeof *choice);
-    return found != NULL;
-}
-
-void matmul_memory_keep(struct matmul_memory *memory, const struct matmul_plan *plan) {
-    choices_add(&memory->choices, &plan->key, &plan->choice);
-    if (memory->path)
-        choices_save(&memory->choices, memory->path);
-}
-
 extern "C" void cuda_join(struct device *device, const struct device_peers *peers) {
     struct matmul_memory *memory = cuda_use(device)->memory;
     memory->peers = *peers;
@@ -324,9 +323,9 @@ extern "C" void cuda_join(struct device *device, const struct device_peers *peer
 
 void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     struct matmul_memory *memory = cuda->memory;
-    bool is_joint = memory->peers.broadcast && matmul_can_time(cuda, &plan->key, op);
+    bool is_joint = memory->peers.broadcast && can_time(cuda, &plan->key, op);
     if (!is_joint || memory->peers.rank == 0)
-        matmul_choose(cuda, plan, op);
+        choose(cuda, plan, op);
     if (!is_joint)
         return;
     struct matmul_choice choice = plan->choice;
@@ -334,5 +333,5 @@ void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const str
     if (memory->peers.rank == 0)
         return;
     choices_add(&memory->choices, &plan->key, &choice);
-    matmul_choose(cuda, plan, op);
+    choose(cuda, plan, op);
 }

@@ -78,10 +78,6 @@ struct microhttpd_symbols {
     MICROHTTPD_SYMBOLS(LIBRARY_FIELD)
 };
 
-static const char *const symbols[] = {MICROHTTPD_SYMBOLS(LIBRARY_NAME)};
-enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
-_Static_assert(sizeof(struct microhttpd_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
-
 // All versions with soname 12 have the functions above; waiting clients work well since 0.9.71.
 static int check_version(const void *table, char *version, size_t size) {
     const struct microhttpd_symbols *candidate = table;
@@ -94,23 +90,21 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
+static const struct library microhttpd_row = {
+    .id = LIBRARY_MICROHTTPD,
+    .name = "microhttpd",
+    .user = "web pages of the board",
+    .variable = "BEVATRON_MICROHTTPD_LIBRARY",
+    .sonames = LIBRARY_LIST("libmicrohttpd.so.12"),
+    .folders = LIBRARY_LIST("/usr/local/lib", "/usr/local/lib64"),
+    .package = "apt-get install libmicrohttpd12 (libmicrohttpd12t64 on Ubuntu 24.04 and Debian 13)",
+    .instead = "use board --text or board --export",
+    LIBRARY_SYMBOLS(MICROHTTPD_SYMBOLS),
+    .check = check_version,
+};
+
 const struct library *web_library(void) {
-    static const char *const sonames[] = {"libmicrohttpd.so.12", NULL};
-    static const char *const folders[] = {"/usr/local/lib", "/usr/local/lib64", NULL};
-    static const struct library library = {
-        .id = LIBRARY_MICROHTTPD,
-        .name = "microhttpd",
-        .user = "web pages of the board",
-        .variable = "BEVATRON_MICROHTTPD_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "apt-get install libmicrohttpd12 (libmicrohttpd12t64 on Ubuntu 24.04 and Debian 13)",
-        .instead = "use board --text or board --export",
-        .symbols = symbols,
-        .symbol_count = SYMBOL_COUNT,
-        .check = check_version,
-    };
-    return &library;
+    return &microhttpd_row;
 }
 
 int web_library_load(void) {
