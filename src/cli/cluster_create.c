@@ -49,17 +49,12 @@ static int convert(void *given) {
     const char *path = options->files.items[0];
     OWNED_BY(buffer_free) struct buffer text = {0}, out = {0}, notes = {0};
     OWNED_BY(ini_free) struct ini_document document = {0};
-    int status = file_read_all(path, LARGEST_FILE, &text);
-    if (status == 0)
-        status = ini_parse(&document, buffer_string(&text), text.length, path);
+    TRY(file_read_all(path, LARGEST_FILE, &text));
+    TRY(ini_parse(&document, buffer_string(&text), text.length, path));
     buffer_printf(&out, "# Converted from a configuration of ParallelCluster 2 by bevatron cluster convert.\n");
-    if (status == 0)
-        status = ini_convert(&document, path, &out, &notes);
-    if (status == 0) {
-        fputs(buffer_string(&notes), stderr);
-        status = write_short(options, &out);
-    }
-    return status;
+    TRY(ini_convert(&document, path, &out, &notes));
+    fputs(buffer_string(&notes), stderr);
+    return write_short(options, &out);
 }
 
 const struct command cmd_cluster_convert = {
@@ -239,12 +234,11 @@ int cluster_write_file(const char *path, const struct buffer *yaml) {
 static int render(void *given) {
     const struct cluster_options *options = given;
     OWNED_BY(buffer_free) struct buffer yaml = {0};
-    int status = write_configuration(options, &yaml);
-    if (status == 0 && options->output)
-        status = cluster_write_file(options->output, &yaml);
-    else if (status == 0)
-        fputs(buffer_string(&yaml), stdout);
-    return status;
+    TRY(write_configuration(options, &yaml));
+    if (options->output)
+        return cluster_write_file(options->output, &yaml);
+    fputs(buffer_string(&yaml), stdout);
+    return 0;
 }
 
 // Warnings of pcluster.

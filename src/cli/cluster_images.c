@@ -78,19 +78,17 @@ static int build_image(void *given) {
                                           .policies = &options->policies,
                                           .disk_gib = options->disk};
     OWNED_BY(buffer_free) struct buffer yaml = {0};
-    int status = parallelcluster_image_yaml(&image, &yaml);
-    double price = machine_price(options->instance_type);
-    if (status == 0 && options->dry_run) {
+    TRY(parallelcluster_image_yaml(&image, &yaml));
+    if (options->dry_run) {
         fputs(buffer_string(&yaml), stdout);
-    } else if (status == 0) {
-        if (price > 0)
-            fprintf(stderr, "A %s works for about an hour: %.2f dollars. %s\n", options->instance_type, price,
-                    machine_price_note());
-        status = cluster_confirm("Build it?", options->yes);
-        if (status == 0)
-            status = submit_image(options, &yaml);
+        return 0;
     }
-    return status;
+    double price = machine_price(options->instance_type);
+    if (price > 0)
+        fprintf(stderr, "A %s works for about an hour: %.2f dollars. %s\n", options->instance_type, price,
+                machine_price_note());
+    TRY(cluster_confirm("Build it?", options->yes));
+    return submit_image(options, &yaml);
 }
 
 const struct command cmd_cluster_build_image = {
@@ -157,11 +155,9 @@ static int name_target(struct push *push) {
         OWNED char *account = NULL;
         if (!options->region)
             return error_set_code(EXIT_CODE_USAGE, "ECR needs --region; for another registry give --registry");
-        int status = find_account(options, &account);
-        if (status == 0)
-            push->registry = memory_printf("%s.dkr.ecr.%s.amazonaws.com%s", account, options->region,
-                                           strncmp(options->region, "cn-", 3) == 0 ? ".cn" : "");
-        TRY(status);
+        TRY(find_account(options, &account));
+        push->registry = memory_printf("%s.dkr.ecr.%s.amazonaws.com%s", account, options->region,
+                                       strncmp(options->region, "cn-", 3) == 0 ? ".cn" : "");
     }
     push->target = memory_printf("%s/%s:%s", push->registry, options->repository, tag);
     return 0;
@@ -249,29 +245,29 @@ static void print_steps(const struct push *push, const char *const *tag, const c
     print_line(send, "\n");
 }
 
+static void push_free(struct push *push) {
+    free(push->registry);
+    free(push->target);
+}
+
 static int push_image(void *given) {
-    struct push push = {.options = given};
+    OWNED_BY(push_free) struct push push = {.options = given};
     const struct push_options *options = given;
-    int status = name_target(&push);
+    TRY(name_target(&push));
     const char *const tag[] = {options->tool, "tag", options->image, push.target, NULL};
     const char *const send[] = {options->tool, "push", push.target, NULL};
-    if (status == 0 && options->print) {
+    if (options->print) {
         print_steps(&push, tag, send);
-    } else if (status == 0) {
-        if (!options->registry)
-            status = make_repository(options);
-        if (status == 0 && !options->registry)
-            status = log_in(&push);
-        if (status == 0)
-            status = step(tag, NULL, NULL);
-        if (status == 0)
-            status = step(send, NULL, NULL);
-        if (status == 0)
-            puts(push.target);
+        return 0;
     }
-    free(push.registry);
-    free(push.target);
-    return status;
+    if (!options->registry) {
+        TRY(make_repository(options));
+        TRY(log_in(&push));
+    }
+    TRY(step(tag, NULL, NULL));
+    TRY(step(send, NULL, NULL));
+    puts(push.target);
+    return 0;
 }
 
 const struct command cmd_cluster_push_image = {

@@ -108,14 +108,12 @@ static int find_zones(const struct cluster_preparation *p, const struct string_l
                                  buffer_string(&filter),
                                  NULL};
     OWNED struct json *answer = NULL;
-    int status = ask(p, words, &answer);
-    if (status == 0)
-        account_zones(answer, types, zones);
-    if (status == 0 && zones->count == 0)
-        status =
-            error_set("no zone of %s offers all of the queues' machines (%s); choose another region or other types",
-                      p->options->cluster.region, buffer_string(&filter) + strlen("Name=instance-type,Values="));
-    return status;
+    TRY(ask(p, words, &answer));
+    account_zones(answer, types, zones);
+    if (zones->count > 0)
+        return 0;
+    return error_set("no zone of %s offers all of the queues' machines (%s); choose another region or other types",
+                     p->options->cluster.region, buffer_string(&filter) + strlen("Name=instance-type,Values="));
 }
 
 static int choose_subnets(struct cluster_preparation *p, const struct json *subnets, const struct json *tables,

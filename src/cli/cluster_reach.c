@@ -323,16 +323,15 @@ static int ssh(void *given) {
     OWNED struct json *cluster = NULL;
     OWNED_BY(string_list_free) struct string_list words = {0};
     TRY(cluster_call(&options->cluster, "describe-cluster", NULL, &cluster));
-    int status = connection(options, json_member(cluster, "headNode"), &words);
-    if (status == 0 && options->print) {
+    TRY(connection(options, json_member(cluster, "headNode"), &words));
+    if (options->print) {
         print_words(&words);
-    } else if (status == 0) {
-        if (options->tunnel > 0)
-            fprintf(stderr, "port %" PRId64 " of the head node is http://localhost:%" PRId64 " until this ends\n",
-                    options->tunnel, options->tunnel);
-        status = become(&words);
+        return 0;
     }
-    return status;
+    if (options->tunnel > 0)
+        fprintf(stderr, "port %" PRId64 " of the head node is http://localhost:%" PRId64 " until this ends\n",
+                options->tunnel, options->tunnel);
+    return become(&words);
 }
 
 const struct command cmd_cluster_list = {

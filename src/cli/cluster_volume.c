@@ -97,16 +97,12 @@ static int export_changes(void *given) {
     for (int64_t i = 0; i < options->paths.count; i++)
         words[n++] = options->paths.items[i];
     OWNED struct json *answer = NULL;
-    int status = aws_run(words, &answer);
+    TRY(aws_run(words, &answer));
     const char *task = cluster_text(json_member(answer, "DataRepositoryTask"), "TaskId");
-    if (status == 0 && !*task)
-        status = error_set("aws fsx did not return a task id");
-    if (status == 0) {
-        puts(task);
-        if (options->wait)
-            status = await_export(options, task);
-    }
-    return status;
+    if (!*task)
+        return error_set("aws fsx did not return a task id");
+    puts(task);
+    return options->wait ? await_export(options, task) : 0;
 }
 
 const struct command cmd_cluster_export = {
@@ -201,19 +197,16 @@ static int make_volume(void *given) {
                                        .throughput = options->fsx_throughput};
     OWNED_BY(buffer_free) struct buffer manifest = {0};
     OWNED struct json *answer = NULL;
-    int status = 0;
     if (volume.fsx_id && (!volume.dns_name || !volume.mount_name))
-        status = ask_aws(options, &volume, &answer);
-    if (status == 0)
-        status = kubernetes_volume_manifest(&volume, &manifest);
-    if (status == 0 && !options->apply)
+        TRY(ask_aws(options, &volume, &answer));
+    TRY(kubernetes_volume_manifest(&volume, &manifest));
+    if (options->apply)
+        TRY(kubectl_apply("volume", buffer_string(&manifest)));
+    else
         fputs(buffer_string(&manifest), stdout);
-    else if (status == 0)
-        status = kubectl_apply("volume", buffer_string(&manifest));
-    if (status == 0)
-        fprintf(stderr, "next: bevatron launch kubernetes --claim %s …; `kubectl get pvc %s` shows when it is bound\n",
-                volume.claim, volume.claim);
-    return status;
+    fprintf(stderr, "next: bevatron launch kubernetes --claim %s …; `kubectl get pvc %s` shows when it is bound\n",
+            volume.claim, volume.claim);
+    return 0;
 }
 
 const struct command cmd_cluster_volume = {

@@ -105,13 +105,12 @@ static void print_summary(FILE *to, const struct extract_options *options, const
 }
 
 static int read_namespaces(const struct string_list *names, int64_t *numbers) {
-    for (int64_t i = 0; i < names->count; i++) {
+    for (int64_t i = 0; i < names->count; i++)
         if (!number_read_int(names->items[i], &numbers[i]))
             return error_set_code(
                 EXIT_CODE_USAGE,
                 "--namespaces: \"%s\" is not a number; 0 is articles, and the start of the dump lists the others",
                 names->items[i]);
-    }
     return 0;
 }
 

@@ -240,11 +240,6 @@ static int ask_all(const char *argument) {
     return exit_code;
 }
 
-// Every command and part that has a manual page, one per line: "dataset", "dataset merge".
-static int help_commands(void) {
-    return ask_all("--help-names");
-}
-
 // The first existing place, relative to the program's own folder: where `make install` and packages put files, then the
 // source tree of a program that was not installed.
 static bool print_place(const char *name, const char *const *places) {
@@ -425,8 +420,9 @@ int cmd_help(int argc, char **argv) {
     const char *topic = argc > 1 ? argv[1] : "", *detail = argc > 2 ? argv[2] : NULL;
     if (strcmp(topic, "flags") == 0)
         return help_flags(detail && strcmp(detail, "--markdown") == 0);
+    // Every command and part that has a manual page, one per line: "dataset", "dataset merge".
     if (strcmp(topic, "commands") == 0)
-        return help_commands();
+        return ask_all("--help-names");
     if (strcmp(topic, "files") == 0)
         return help_files();
     if (strcmp(topic, "--man") == 0)

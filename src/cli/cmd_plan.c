@@ -501,22 +501,20 @@ static int check_flags(const struct command_options *options) {
 
 static int run_plan(void *given) {
     struct command_options *options = given;
-    struct hardware_file file = {0};
+    OWNED_BY(hardware_file_free) struct hardware_file file = {0};
     options->tokens = options->config.run.tokens;
     TRY(check_flags(options));
     if (flag_is_given(&options->given, "--gpus"))
         options->nproc = options->gpus;
     if (options->search || options->budget)
         return search_layouts(options);
-    int status = open_hardware(&file, options->machine, options->hardware);
-    if (status == 0 && options->calibrate.count > 0)
-        status = plan_calibrate(&file, &options->calibrate);
-    if (status == 0 && (options->print_hardware || options->calibrate.count > 0))
-        print_hardware(&file);
-    else if (status == 0)
-        status = make_plan(options, &file);
-    hardware_file_free(&file);
-    return status;
+    TRY(open_hardware(&file, options->machine, options->hardware));
+    if (options->calibrate.count > 0)
+        TRY(plan_calibrate(&file, &options->calibrate));
+    if (!options->print_hardware && options->calibrate.count == 0)
+        return make_plan(options, &file);
+    print_hardware(&file);
+    return 0;
 }
 
 const struct command cmd_plan = {

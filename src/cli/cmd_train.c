@@ -137,12 +137,12 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
     bool may_lack =
         !config->run.pretrained_checkpoint && !config->run.exit_on_missing_checkpoint && config->run.ckpt_step < 0;
     OWNED_BY(found_checkpoint_free) struct found_checkpoint found = {0};
-    int status = find_checkpoint_here(&found, config, may_lack);
-    if (status == 0 && found.path)
-        status = state_load_config(config, &found);
-    else if (status == 0 && session->place.rank == 0)
+    TRY(find_checkpoint_here(&found, config, may_lack));
+    if (found.path)
+        return state_load_config(config, &found);
+    if (session->place.rank == 0)
         log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->run.load);
-    return status;
+    return 0;
 }
 
 // A checkpoint stores absolute paths of the files of tokenizer and tasks, so that they are found from any folder.

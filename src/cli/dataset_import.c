@@ -222,25 +222,17 @@ static int prepare_dictionary(const struct dataset_import_options *options, stru
         return 0;
     OWNED_BY(buffer_free) struct buffer text = {0};
     struct vocabulary parsed;
-    int status = file_read_all(path, (size_t)1 << 30, &text);
-    if (status == 0)
-        status = fairseq_dictionary_parse(&parsed, buffer_string(&text), text.length, path);
-    if (status == 0) {
-        dictionary->is_there = true;
-        dictionary->size = parsed.size;
-        vocabulary_free(&parsed);
-        OWNED char *name = memory_printf("%s.dict.txt", options->output_prefix);
-        status = file_check_output(name, "a dictionary", fairseq_dictionary_begins);
-        if (status == 0)
-            status = file_make_parent(name);
-        if (status == 0)
-            status = file_create(&dictionary->copy, name);
-        if (status == 0)
-            status = file_write(&dictionary->copy, buffer_string(&text), text.length);
-        if (status == 0)
-            status = file_finish(&dictionary->copy);
-    }
-    return status;
+    TRY(file_read_all(path, (size_t)1 << 30, &text));
+    TRY(fairseq_dictionary_parse(&parsed, buffer_string(&text), text.length, path));
+    dictionary->is_there = true;
+    dictionary->size = parsed.size;
+    vocabulary_free(&parsed);
+    OWNED char *name = memory_printf("%s.dict.txt", options->output_prefix);
+    TRY(file_check_output(name, "a dictionary", fairseq_dictionary_begins));
+    TRY(file_make_parent(name));
+    TRY(file_create(&dictionary->copy, name));
+    TRY(file_write(&dictionary->copy, buffer_string(&text), text.length));
+    return file_finish(&dictionary->copy);
 }
 
 static void print_json(const struct dataset_import_options *options, const struct dictionary *dictionary,

@@ -4,9 +4,17 @@
 #include "report/board/web.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const struct feature features[] = {BEVATRON_FEATURE_ROWS};
 const size_t feature_count = sizeof features / sizeof features[0];
+
+bool feature_is_in(const char *name) {
+    for (size_t i = 0; i < feature_count; i++)
+        if (strcmp(features[i].name, name) == 0)
+            return features[i].is_in;
+    return false;
+}
 
 static const char *environment(const char *name) {
     return getenv(name);

@@ -14,6 +14,7 @@ struct feature {
 
 extern const struct feature features[];
 extern const size_t feature_count;
+bool feature_is_in(const char *name);
 
 enum { MOST_LIBRARIES = DEVICE_MOST_LIBRARIES + WORLD_MOST_LIBRARIES + 2 };
 

@@ -273,18 +273,15 @@ static int send(const struct kubernetes_options *options, struct launch_command 
                 struct kubernetes_job *job) {
     OWNED const char **words = NULL;
     OWNED_BY(buffer_free) struct buffer manifest = {0};
-    int status = strcmp(command->rest[0], "getdata") == 0 ? getdata_words(options, &words)
-                                                          : command_words(options, command, &words);
+    TRY(strcmp(command->rest[0], "getdata") == 0 ? getdata_words(options, &words)
+                                                 : command_words(options, command, &words));
     job->launch.command = words;
-    if (status == 0)
-        status = kubernetes_manifest(job, &manifest);
-    if (status == 0)
-        warn_of_losses(job, command, config);
-    if (status == 0 && options->job.launch.dry_run)
-        fputs(buffer_string(&manifest), stdout);
-    else if (status == 0)
-        status = kubectl_apply("job", buffer_string(&manifest));
-    return status;
+    TRY(kubernetes_manifest(job, &manifest));
+    warn_of_losses(job, command, config);
+    if (!options->job.launch.dry_run)
+        return kubectl_apply("job", buffer_string(&manifest));
+    fputs(buffer_string(&manifest), stdout);
+    return 0;
 }
 
 // Checks the command as run in the pods. Returns 0, FLAGS_HELP or -1.

@@ -110,10 +110,7 @@ static const struct flag_command slurm_command = {
 static bool has_mpi(const struct slurm_options *options) {
     if (options->mpi && strcmp(options->mpi, "auto") != 0)
         return strcmp(options->mpi, "pmix") == 0;
-    for (size_t i = 0; i < feature_count; i++)
-        if (strcmp(features[i].name, "MPI") == 0)
-            return features[i].is_in;
-    return false;
+    return feature_is_in("MPI");
 }
 
 // A path valid on every machine of the cluster.
@@ -291,18 +288,15 @@ static int submit(const struct slurm_job *job, const struct config *config, cons
     stamp[19] = 0;
     OWNED char *path = script_path(job, stamp);
     OWNED_BY(slurm_ticket_free) struct slurm_ticket ticket = {0};
-    int status = file_make_folders(job->logs), exit_code = EXIT_CODE_OK;
-    if (status == 0)
-        status = file_write_private(path, script->data, script->length);
-    if (status == 0)
-        status = slurm_submit(path, &ticket);
-    if (status == 0) {
-        tell_job(job, ticket.number, path);
-        tell_stop(job, config, &ticket);
-    }
-    if (status == 0 && job->launch.watch)
-        status = slurm_watch(job, &ticket, &exit_code);
-    return status < 0 ? -1 : exit_code;
+    int exit_code = EXIT_CODE_OK;
+    TRY(file_make_folders(job->logs));
+    TRY(file_write_private(path, script->data, script->length));
+    TRY(slurm_submit(path, &ticket));
+    tell_job(job, ticket.number, path);
+    tell_stop(job, config, &ticket);
+    if (job->launch.watch)
+        TRY(slurm_watch(job, &ticket, &exit_code));
+    return exit_code;
 }
 
 // HyperPod replaces a broken machine of a job only if the job did not request GPUs from Slurm; whole machines include

@@ -38,13 +38,6 @@ static const char *environment(const char *name) {
     return getenv(name);
 }
 
-static bool has_feature(const char *name) {
-    for (size_t i = 0; i < feature_count; i++)
-        if (strcmp(features[i].name, name) == 0)
-            return features[i].is_in;
-    return false;
-}
-
 // The program itself, independent of the folder it was started from. If an upgrade has replaced its file, the running
 // file is reached through this process, which outlives its ranks.
 static int own_path(char *path, size_t size) {
@@ -456,7 +449,7 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
         log_share_terminal();
     if (ranks.nodes > 1)
         return fork_ranks(&ranks, nproc, line, exit_code);
-    if (has_feature("MPI"))
+    if (feature_is_in("MPI"))
         return run_mpirun(line, nproc, exit_code);
     snprintf(ranks.address, sizeof ranks.address, "127.0.0.1");
     ranks.node = 0;

@@ -228,11 +228,7 @@ static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
     yaml_list(y, "values");
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         yaml_item_number(y, codes[i]);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 5);
 }
 
 // Kubernetes counts restarts over the job's lifetime, regardless of the run's progress. If the run has checkpoints,
@@ -311,10 +307,7 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_text(y, "action", "FailJobSet");
     yaml_list(y, "onJobFailureReasons");
     yaml_item_text(y, "PodFailurePolicy");
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 4);
     yaml_list(y, "replicatedJobs");
     yaml_item(y);
     yaml_text(y, "name", "node");
@@ -323,11 +316,7 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_map(y, "spec");
     yaml_number(y, "backoffLimit", 0);
     indexed(y, job, &pod);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 5);
 }
 
 static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
@@ -349,9 +338,7 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_item(y);
     yaml_text(y, "name", "rendezvous");
     yaml_number(y, "port", KUBERNETES_PORT);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 3);
     yaml_document(y);
     begin(y, job, "batch/v1", "Job");
     // A pod that ends is replaced; its peers exit with 211 and are replaced too.
@@ -424,9 +411,7 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_map(y, "Worker");
     yaml_number(y, "replicas", job->launch.nodes);
     kubernetes_pod(y, job, &worker, false);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 3);
 }
 
 static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
@@ -449,8 +434,7 @@ static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
         kubernetes_pod(y, job, &pod, true);
         yaml_end(y);
     }
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out) {

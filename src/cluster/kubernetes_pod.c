@@ -194,8 +194,7 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
     yaml_text(y, "name", name);
     yaml_map(y, "valueFrom");
     yaml_map_of(y, "fieldRef", "fieldPath", path);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 // The kubelet ends a container whose probe fails, and the job starts it again as after any failure. The counts are in
@@ -299,8 +298,7 @@ static void volumes(struct yaml *y, const struct kubernetes_job *job) {
         yaml_map(y, "emptyDir");
         yaml_text(y, "medium", "Memory");
         yaml_text(y, "sizeLimit", job->shared_memory);
-        yaml_end(y);
-        yaml_end(y);
+        yaml_ends(y, 2);
     }
     if (job->claim) {
         yaml_item(y);
@@ -337,8 +335,7 @@ static void probe(struct yaml *y, const struct kubernetes_job *job) {
     yaml_list(y, "command");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         word(y, words[i]);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
     yaml_number(y, "periodSeconds", 20);
     yaml_number(y, "timeoutSeconds", 30);
     yaml_number(y, "failureThreshold", 3);
@@ -361,8 +358,7 @@ static void container(struct yaml *y, const struct kubernetes_job *job, const st
         yaml_item(y);
         yaml_text(y, "name", pod->port == PYTORCHJOB_PORT ? "pytorchjob-port" : "rendezvous");
         yaml_number(y, "containerPort", pod->port);
-        yaml_end(y);
-        yaml_end(y);
+        yaml_ends(y, 2);
     }
     variables(y, job, pod->master);
     if (!pod->is_launcher)

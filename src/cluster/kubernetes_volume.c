@@ -98,9 +98,7 @@ static void persistent_volume(struct yaml *y, const struct kubernetes_volume *vo
     yaml_map(y, "volumeAttributes");
     yaml_text(y, "dnsname", volume->dns_name);
     yaml_text(y, "mountname", volume->mount_name);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 3);
 }
 
 static void storage_class(struct yaml *y, const struct kubernetes_volume *volume) {
@@ -140,7 +138,6 @@ int kubernetes_volume_manifest(const struct kubernetes_volume *volume, struct bu
         yaml_text(y, "volumeName", volume->claim);
     yaml_map(y, "resources");
     size(y, "requests", volume->gib);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
     return 0;
 }

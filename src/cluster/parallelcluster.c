@@ -43,8 +43,7 @@ static void rights(struct yaml *y, const struct parallelcluster *cluster) {
     for (int64_t i = 0; i < cluster->buckets->count; i++)
         if (!linked || strcmp(linked, cluster->buckets->items[i]) != 0)
             bucket(y, cluster->buckets->items[i]);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 // "URL argument…": the words after the first are the script's arguments.
@@ -61,8 +60,7 @@ static void script(struct yaml *y, const char *text) {
         yaml_item_text(y, argument);
         text += length + strspn(text + length, " ");
     }
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 char *parallelcluster_pyxis_url(const struct parallelcluster *cluster) {
@@ -83,9 +81,7 @@ static void actions(struct yaml *y, const struct parallelcluster *cluster) {
     }
     for (int64_t i = 0; i < cluster->scripts->count; i++)
         script(y, cluster->scripts->items[i]);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 3);
 }
 
 static void security_group(struct yaml *y, const struct parallelcluster *cluster) {
@@ -123,8 +119,7 @@ static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_map(y, "LocalStorage");
     yaml_map(y, "RootVolume");
     volume(y, &cluster->head_disk);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
     rights(y, cluster);
     actions(y, cluster);
     yaml_end(y);
@@ -153,8 +148,7 @@ static void disks(struct yaml *y, const struct parallelcluster *cluster) {
     volume(y, &cluster->compute_disk);
     yaml_end(y);
     yaml_map_of(y, "EphemeralVolume", "MountDir", cluster->scratch);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 static void compute_resource(struct yaml *y, const struct cluster_queue *queue) {
@@ -177,10 +171,7 @@ static void compute_resource(struct yaml *y, const struct cluster_queue *queue) 
     yaml_map(y, "HealthChecks");
     yaml_map(y, "Gpu");
     yaml_true(y, "Enabled", queue->checks_gpus);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 4);
 }
 
 static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, const struct cluster_queue *queue) {
@@ -222,13 +213,11 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_pair(y, key, strchr(pair, '=') + 1);
         yaml_end(y);
     }
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
     yaml_list(y, "SlurmQueues");
     for (int i = 0; i < cluster->queue_count; i++)
         slurm_queue(y, cluster, &cluster->queues[i]);
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 // A new file system, and its synchronisation with S3. The newest type takes associations, the older ones two paths.
@@ -257,8 +246,7 @@ static void new_lustre(struct yaml *y, const struct parallelcluster *cluster) {
             yaml_item_text(y, changes[k]);
         yaml_end(y);
     }
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 static void storage(struct yaml *y, const struct parallelcluster *cluster) {
@@ -272,8 +260,7 @@ static void storage(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_text(y, "FileSystemId", cluster->fsx_id);
         if (!cluster->fsx_id)
             new_lustre(y, cluster);
-        yaml_end(y);
-        yaml_end(y);
+        yaml_ends(y, 2);
     }
     if (cluster->apps_mount) {
         yaml_item(y);
@@ -284,8 +271,7 @@ static void storage(struct yaml *y, const struct parallelcluster *cluster) {
         if (cluster->apps_disk.iops == 0 && cluster->apps_disk.mib_per_second == 0)
             yaml_text(y, "VolumeType", "gp3");
         volume(y, &cluster->apps_disk);
-        yaml_end(y);
-        yaml_end(y);
+        yaml_ends(y, 2);
     }
     yaml_end(y);
 }

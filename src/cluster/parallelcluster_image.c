@@ -127,11 +127,9 @@ static void build_rights(struct yaml *y, const struct string_list *policies) {
         return;
     yaml_map(y, "Iam");
     yaml_list(y, "AdditionalIamPolicies");
-    for (int64_t i = 0; i < policies->count; i++) {
+    for (int64_t i = 0; i < policies->count; i++)
         yaml_item_of(y, "Policy", policies->items[i]);
-    }
-    yaml_end(y);
-    yaml_end(y);
+    yaml_ends(y, 2);
 }
 
 int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct buffer *out) {
@@ -145,8 +143,7 @@ int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct
         yaml_map(y, "Image");
         yaml_map(y, "RootVolume");
         yaml_number(y, "Size", image->disk_gib);
-        yaml_end(y);
-        yaml_end(y);
+        yaml_ends(y, 2);
     }
     yaml_map(y, "Build");
     yaml_text(y, "InstanceType", image->instance_type);

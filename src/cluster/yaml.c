@@ -293,6 +293,11 @@ void yaml_end(struct yaml *yaml) {
     yaml->empty -= yaml->empty > 0;
 }
 
+void yaml_ends(struct yaml *yaml, int count) {
+    for (int i = 0; i < count; i++)
+        yaml_end(yaml);
+}
+
 void yaml_document(struct yaml *yaml) {
     CHECK(yaml->depth == 0);
     buffer_append_string(yaml->out, "---\n");

@@ -35,8 +35,9 @@ void yaml_item_number(struct yaml *yaml, int64_t value);
 // A map, and an item, with one text; nothing if it is NULL.
 void yaml_map_of(struct yaml *yaml, const char *map, const char *key, const char *value);
 void yaml_item_of(struct yaml *yaml, const char *key, const char *value);
-void yaml_end(struct yaml *yaml);       // of a map, a list or an item
-void yaml_document(struct yaml *yaml);  // the next document of the stream
+void yaml_end(struct yaml *yaml);              // of a map, a list or an item
+void yaml_ends(struct yaml *yaml, int count);  // of the innermost ones
+void yaml_document(struct yaml *yaml);         // the next document of the stream
 
 // The string in double quotes.
 void yaml_quote(struct buffer *out, const char *text);

@@ -285,13 +285,12 @@ static int read_entry(struct yaml_reader *reader, size_t indent, int depth, stru
     OWNED_BY(buffer_free) struct buffer key = {0};
     struct yaml_node value = {0};
     const char *text = split_key(reader, reader->lines[reader->at].text, &key);
-    int status = text ? 0 : refuse(reader, "a line is neither `key: value` nor `- item`");
-    if (status == 0) {
-        reader->at++;
-        int64_t number = reader->number;
-        status = *text ? read_inline(reader, text, depth, &value) : read_below(reader, indent, true, depth, &value);
-        reader->number = status == 0 ? number : reader->number;
-    }
+    if (!text)
+        return refuse(reader, "a line is neither `key: value` nor `- item`");
+    reader->at++;
+    int64_t number = reader->number;
+    int status = *text ? read_inline(reader, text, depth, &value) : read_below(reader, indent, true, depth, &value);
+    reader->number = status == 0 ? number : reader->number;
     if (status == 0)
         status = add_member(reader, map, buffer_string(&key), value);
     else

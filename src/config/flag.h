@@ -225,6 +225,8 @@ const struct flag *flag_find(const struct flag_table *table, const char *name);
 const char *flag_choice_at(const struct flag *flag, size_t i);
 // The name of an enum's value; NULL for its unset value.
 const char *flag_value_text(const struct flag *flag, int value);
+// Appends a text as such a file takes it verbatim: '…', in which only the quote itself is doubled.
+void flag_quote(const char *text, struct buffer *out);
 // A number without a default that is still 0, or an empty text or list.
 bool flag_is_unset(const struct flag *flag, const void *base);
 // Appends a value as text: the number, the string, items with spaces between; "None" if unset.

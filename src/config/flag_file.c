@@ -189,6 +189,13 @@ static void expand(struct file_reader *reader, struct buffer *value) {
     *value = expanded;
 }
 
+void flag_quote(const char *text, struct buffer *out) {
+    buffer_append_byte(out, '\'');
+    for (; *text; text++)
+        buffer_printf(out, *text == '\'' ? "''" : "%c", *text);
+    buffer_append_byte(out, '\'');
+}
+
 // A scalar value. '…' is taken verbatim.
 static int read_expanded(struct file_reader *reader, const char **cursor, const char *terminators, struct buffer *out) {
     bool is_literal = **cursor == '\'';

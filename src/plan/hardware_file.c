@@ -195,17 +195,6 @@ void hardware_file_free(struct hardware_file *file) {
     flags_free(&command, file);
 }
 
-// Writes text in '…', where only the quote itself is special.
-static void write_text(const char *text, struct buffer *out) {
-    buffer_append_string(out, "'");
-    for (; *text; text++) {
-        buffer_append_byte(out, *text);
-        if (*text == '\'')
-            buffer_append_byte(out, *text);
-    }
-    buffer_append_string(out, "'");
-}
-
 void hardware_file_write(const struct hardware_file *file, struct buffer *out) {
     enum { COMMENT_COLUMN = 40 };
     struct hardware_file shown = *file;
@@ -220,7 +209,7 @@ void hardware_file_write(const struct hardware_file *file, struct buffer *out) {
         size_t start = out->length;
         buffer_printf(out, "%s: ", rows[i].name + 2);
         if (rows[i].type == FLAG_STRING)
-            write_text(*(char *const *)((const char *)&shown + rows[i].offset), out);
+            flag_quote(*(char *const *)((const char *)&shown + rows[i].offset), out);
         else
             flag_format(&rows[i], &shown, out);
         int blanks = (int)(start + COMMENT_COLUMN) - (int)out->length;

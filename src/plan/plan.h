@@ -145,6 +145,13 @@ bool plan_fits(const struct plan *plan, const struct machine *machine);
 const struct plan_stage *plan_stage_of(const struct plan *plan, int stage);
 // The slowest kind of stage, whose parts make up the seconds of a step.
 const struct plan_stage *plan_slowest(const struct plan *plan);
+// The parts of a step on the slowest stage. They add up to the step.
+enum { PLAN_PARTS = 8 };
+struct plan_part {
+    const char *key, *name;
+    double seconds;
+};
+void plan_list_parts(const struct plan *plan, struct plan_part parts[PLAN_PARTS]);
 // Fractions of the peak: the model's FLOPs as Megatron counts them; and the executed FLOPs, which include
 // recomputation, also that within attention's backward pass, but not the part that causal attention skips.
 double plan_mfu(const struct plan *plan);

@@ -70,19 +70,12 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
         buffer_printf(out, "note: %s\n", machine_unpriced_note(budget->machine));
 }
 
-// The parts of a step on the slowest stage. They add up to the step.
-enum { STEP_PARTS = 8 };
-struct step_part {
-    const char *key, *name;
-    double seconds;
-};
-
-static void list_parts(const struct plan *plan, struct step_part parts[STEP_PARTS]) {
+void plan_list_parts(const struct plan *plan, struct plan_part parts[PLAN_PARTS]) {
     const struct plan_stage *slowest = plan_slowest(plan);
     double rest = plan->seconds - slowest->compute - slowest->tensor - slowest->context - slowest->expert -
                   slowest->data - slowest->other;
     double messages = fmax(0, fmin(plan->messages, rest));
-    const struct step_part found[STEP_PARTS] = {
+    const struct plan_part found[PLAN_PARTS] = {
         {"compute", "computing", slowest->compute},
         {"tensor", "waiting for tensor parallelism", slowest->tensor},
         {"context", "waiting for context parallelism", slowest->context},
@@ -221,9 +214,9 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
         buffer_printf(out, "of which a token meets: %" PRId64 "\n", plan->active);
     append_memory(plan, budget->machine, out);
     buffer_printf(out, "a step of %.0f tokens takes %.1f ms:\n", plan->tokens, plan->seconds * 1e3);
-    struct step_part parts[STEP_PARTS];
-    list_parts(plan, parts);
-    for (int i = 0; i < STEP_PARTS; i++)
+    struct plan_part parts[PLAN_PARTS];
+    plan_list_parts(plan, parts);
+    for (int i = 0; i < PLAN_PARTS; i++)
         append_part(out, parts[i].name, parts[i].seconds, plan);
     append_part(out, "of all, after the last pass", slowest->update, plan);
     buffer_printf(out, "%.0f tokens/s, %.0f for each rank; %.1f TFLOP/s of model FLOPs for each rank, MFU %.1f %%\n",
@@ -276,11 +269,11 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
 }
 
 static void write_parts(struct json_writer *w, const struct plan *plan) {
-    struct step_part parts[STEP_PARTS];
-    list_parts(plan, parts);
+    struct plan_part parts[PLAN_PARTS];
+    plan_list_parts(plan, parts);
     json_key(w, "step_parts_seconds");
     json_begin_object(w);
-    for (int i = 0; i < STEP_PARTS; i++)
+    for (int i = 0; i < PLAN_PARTS; i++)
         json_put_double(w, parts[i].key, parts[i].seconds);
     json_end_object(w);
 }

@@ -266,14 +266,6 @@ void search_write_json(const struct layout_search *search, double tokens, struct
 
 // ---- a file of flags ----
 
-// Quotes text so that all characters are literal.
-static void append_quoted(const char *text, struct buffer *out) {
-    buffer_append_string(out, "'");
-    for (; *text; text++)
-        buffer_printf(out, *text == '\'' ? "''" : "%c", *text);
-    buffer_append_string(out, "'");
-}
-
 static void append_value(const struct flag *flag, const struct config *config, struct buffer *out) {
     const void *slot = (const char *)config + flag->offset;
     if (flag->type == FLAG_STRING_LIST) {
@@ -281,13 +273,13 @@ static void append_value(const struct flag *flag, const struct config *config, s
         buffer_append_string(out, "[");
         for (int64_t i = 0; i < list->count; i++) {
             buffer_append_string(out, i ? ", " : "");
-            append_quoted(list->items[i], out);
+            flag_quote(list->items[i], out);
         }
         buffer_append_string(out, "]");
     } else if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {
-        append_quoted(*(char *const *)slot, out);
+        flag_quote(*(char *const *)slot, out);
     } else if (flag->type == FLAG_ENUM) {
-        append_quoted(flag_value_text(flag, *(const int *)slot), out);
+        flag_quote(flag_value_text(flag, *(const int *)slot), out);
     } else {
         flag_format(flag, config, out);
     }
@@ -307,7 +299,7 @@ void search_write_config(const struct layout_search *search, struct buffer *out)
             continue;
         buffer_printf(out, "%s: ", flag->name + 2);
         if (strcmp(flag->name, "--model") == 0 && search->options.family)
-            append_quoted(search->options.family, out);
+            flag_quote(search->options.family, out);
         else
             append_value(flag, base, out);
         buffer_append_string(out, "\n");

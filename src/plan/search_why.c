@@ -6,28 +6,21 @@
 #include <math.h>
 #include <stdlib.h>
 
+// Those of plan_list_parts, but for the messages of stages, which are part of waiting for other stages.
 enum { PARTS = 7 };
-static const char *const part_names[PARTS] = {"computing",
-                                              "waiting for tensor parallelism",
-                                              "waiting for context parallelism",
-                                              "waiting for expert parallelism",
-                                              "waiting for data parallelism",
-                                              "waiting for other collectives",
-                                              "waiting for other stages"};
 
 // The step of the slowest stage, split into parts; the rest is the bubble.
-static void take_parts(const struct plan *plan, double *parts) {
-    const struct plan_stage *stage = plan_slowest(plan);
-    parts[0] = stage->compute;
-    parts[1] = stage->tensor;
-    parts[2] = stage->context;
-    parts[3] = stage->expert;
-    parts[4] = stage->data;
-    parts[5] = stage->other;
-    parts[6] = plan->seconds;
-    for (int i = 0; i < 6; i++)
-        parts[6] -= parts[i];
-    parts[6] = fmax(parts[6], 0);
+static void take_parts(const struct plan *plan, double *parts, const char **names) {
+    struct plan_part found[PLAN_PARTS];
+    plan_list_parts(plan, found);
+    parts[PARTS - 1] = plan->seconds;
+    names[PARTS - 1] = "waiting for other stages";
+    for (int i = 0; i < PARTS - 1; i++) {
+        parts[i] = found[i].seconds;
+        names[i] = found[i].name;
+        parts[PARTS - 1] -= parts[i];
+    }
+    parts[PARTS - 1] = fmax(parts[PARTS - 1], 0);
 }
 
 static void append_seconds(double seconds, struct buffer *out) {
@@ -49,24 +42,25 @@ static int largest_part(const double *difference, double sign) {
 // Appends the parts in which the first of two plans is faster, and slower.
 static void append_parts(const struct plan *faster, const struct plan *slower, const char *word, struct buffer *out) {
     double a[PARTS], b[PARTS], difference[PARTS], all = slower->seconds - faster->seconds;
-    take_parts(faster, a);
-    take_parts(slower, b);
+    const char *names[PARTS];
+    take_parts(faster, a, names);
+    take_parts(slower, b, names);
     for (int i = 0; i < PARTS; i++)
         difference[i] = b[i] - a[i];
     int gain = largest_part(difference, 1), loss = largest_part(difference, -1);
     append_seconds(fmax(difference[gain], 0), out);
-    buffer_printf(out, " %s %s", word, part_names[gain]);
+    buffer_printf(out, " %s %s", word, names[gain]);
     difference[gain] = 0;
     int second = largest_part(difference, 1);
     if (difference[second] > 0.25 * fabs(all)) {
         buffer_append_string(out, ", ");
         append_seconds(difference[second], out);
-        buffer_printf(out, " %s", part_names[second]);
+        buffer_printf(out, " %s", names[second]);
     }
     if (-difference[loss] > 0.25 * fabs(all)) {
         buffer_append_string(out, ", but ");
         append_seconds(-difference[loss], out);
-        buffer_printf(out, " %s %s", word[0] == 'l' ? "more" : "less", part_names[loss]);
+        buffer_printf(out, " %s %s", word[0] == 'l' ? "more" : "less", names[loss]);
     }
 }
 

@@ -101,10 +101,9 @@ void console_train(struct buffer *out, const struct metrics *m) {
     if (m->has_decoupled)
         buffer_printf(out, " decoupled learning rate: %.6E |", m->decoupled_learning_rate);
     buffer_printf(out, " global batch size: %5" PRId64 " |", m->global_batch_size);
-    for (int i = 0; i < m->loss_count; i++) {
+    for (int i = 0; i < m->loss_count; i++)
         if (m->losses[i].value >= 0)  // false for NaN, which is also left out
             buffer_printf(out, " %s: %.6E |", m->losses[i].name, m->losses[i].value);
-    }
     buffer_printf(out, " loss scale: %.1f |", m->loss_scale);
     if (m->has_grad_norm)
         buffer_printf(out, " grad norm: %.3f |", without_nan_sign(m->grad_norm));

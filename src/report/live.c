@@ -256,9 +256,8 @@ void live_train_line(struct buffer *out, const struct live *live, const struct m
         add_value(&lines, "skipped", "%" PRId64, m->skipped_iterations);
     if (m->nan_iterations > 0)
         add_value(&lines, "NaN", "%" PRId64, m->nan_iterations);
-    for (int i = 0; i < m->loss_count; i++) {
+    for (int i = 0; i < m->loss_count; i++)
         add_value(&lines, m->losses[i].name, m->losses[i].is_share ? "%.2f%%" : "%.4f", m->losses[i].value);
-    }
     add_value(&lines, "lr", "%.2e", m->learning_rate);
     if (m->has_grad_norm)
         add_value(&lines, "grad norm", "%.3f", m->grad_norm);

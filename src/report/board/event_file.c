@@ -144,10 +144,9 @@ static const struct element {
 enum { TYPE_STRING = 7, FIELD_CONTENT = 4, FIELD_STRING = 8 };
 
 static const struct element *element_of(uint64_t type) {
-    for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++) {
+    for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++)
         if (elements[i].type == type)
             return &elements[i];
-    }
     return NULL;
 }
 
@@ -174,10 +173,9 @@ static int field_numbers(const struct proto_field *field, int wire, uint64_t *bi
 // The first field of this number that holds bytes.
 static struct proto find_bytes(struct proto message, uint64_t number) {
     struct proto_field field;
-    while (next_field(&message, &field)) {
+    while (next_field(&message, &field))
         if (field.number == number && field.wire == WIRE_BYTES)
             return field.bytes;
-    }
     return (struct proto){message.end, message.end};
 }
 
@@ -186,10 +184,9 @@ static int read_tensor(struct proto tensor, struct event_value *value) {
     struct proto all = tensor, dimension = find_bytes(find_bytes(tensor, 2), 2);
     uint64_t type = 0, bits = 0;
     int count = 0;
-    while (next_field(&all, &field)) {
+    while (next_field(&all, &field))
         if (field.number == 1 && field.wire == WIRE_VARINT)
             type = field.bits;
-    }
     if (all.at != all.end)
         return -1;
     const struct element *element = element_of(type);
@@ -264,10 +261,9 @@ int event_read(const unsigned char *bytes, size_t size, void (*use)(void *owner,
     }
     if (all.at != all.end)
         return -1;
-    for (all = event; next_field(&all, &field);) {
+    for (all = event; next_field(&all, &field);)
         if (field.number == 5 && field.wire == WIRE_BYTES)
             TRY(read_summary(field.bytes, &place, use, owner));
-    }
     return 0;
 }
 
@@ -440,10 +436,9 @@ static void use_again(void *owner, const struct event_value *value) {
 void run_events_again(struct board_run *run, const struct run_again *again, const char *bytes, size_t size) {
     const unsigned char *at = (const unsigned char *)bytes;
     struct event_sink sink = {.run = run, .file = again->bin->last.file, .again = again, .tag = -1};
-    for (int i = 0; i < run->tag_count; i++) {
+    for (int i = 0; i < run->tag_count; i++)
         if (run->tags[i].kind == RUN_TAG_CURVE && run->tags[i].group == again->group && again->column_of[i] >= 0)
             sink.tag = i;
-    }
     size_t done = 0;
     while (sink.tag >= 0 && done < size) {
         uint64_t length = 0;

@@ -138,10 +138,9 @@ static enum key_kind kind_of_name(const char *name) {
                  {"iteration", KEY_ITERATION},
                  {"train_iters", KEY_TRAIN_ITERS},
                  {"consumed_samples", KEY_SAMPLES}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, name) == 0)
             return known[i].kind;
-    }
     return KEY_VALUE;
 }
 
@@ -169,10 +168,9 @@ static struct board_line_key *learn_key(struct board_line_reader *reader, const 
     if (!quote || quote - at - 1 > MOST_KEY_BYTES || quote[1] != ':')
         return NULL;
     size_t length = (size_t)(quote - at - 1);
-    for (size_t i = 1; i <= length; i++) {
+    for (size_t i = 1; i <= length; i++)
         if (at[i] == '\\' || (unsigned char)at[i] < ' ')
             return NULL;
-    }
     if (utf8_check(at + 1, length) != length)
         return NULL;
     bool is_object = quote[2] == '{';
@@ -209,10 +207,9 @@ static struct board_line_key *find_key(struct board_line_reader *reader, const s
     int guess = cursor->guess;
     if (guess < reader->key_count && is_here(&reader->keys[guess], cursor->at, cursor->parent))
         return &reader->keys[guess];
-    for (int i = 0; i < reader->key_count; i++) {
+    for (int i = 0; i < reader->key_count; i++)
         if (is_here(&reader->keys[i], cursor->at, cursor->parent))
             return &reader->keys[i];
-    }
     return learn_key(reader, cursor);
 }
 
@@ -251,10 +248,9 @@ static const char *pass_other(const char *at, const char *end, const struct boar
         return at + 5;
     if (*at != '"')
         return NULL;
-    for (at++; at < end && *at != '"'; at++) {
+    for (at++; at < end && *at != '"'; at++)
         if (*at == '\\' || (unsigned char)*at < ' ' || (unsigned char)*at >= 0x80)
             return NULL;
-    }
     return at < end ? at + 1 : NULL;
 }
 
@@ -351,10 +347,9 @@ static void add_value(struct board_line_row *row, int tag, const struct json *va
     bool is_number = value->type == JSON_NUMBER;
     if (tag < 0 || row->count == LINE_MOST_VALUES || (!is_number && value->type != JSON_NULL))
         return;
-    for (int i = 0; i < row->count; i++) {
+    for (int i = 0; i < row->count; i++)
         if (row->values[i].tag == tag)
             return;
-    }
     row->values[row->count++] = (struct board_line_value){tag, is_number ? value->number : (double)NAN};
 }
 
@@ -374,10 +369,9 @@ static int add_object(struct board_line_reader *reader, const struct json *objec
 
 static bool is_reserved(const char *name) {
     static const char *const reserved[] = {"kind", "time", "iteration", "train_iters", "consumed_samples"};
-    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
         if (strcmp(reserved[i], name) == 0)
             return true;
-    }
     return false;
 }
 

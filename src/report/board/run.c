@@ -189,10 +189,9 @@ void run_unlock(struct board_run *run) {
 }
 
 void run_add_file(struct board_run *run, const char *path) {
-    for (int i = 0; i < run->file_count; i++) {
+    for (int i = 0; i < run->file_count; i++)
         if (strcmp(run->files[i].path, path) == 0)
             return;
-    }
     if (run->file_count == RUN_MOST_FILES)
         return;
     size_t count = (size_t)run->file_count;
@@ -209,20 +208,18 @@ int run_add_group(struct board_run *run, const char *set) {
 }
 
 int run_tag_named(const struct board_run *run, const char *name) {
-    for (int i = 0; i < run->tag_count; i++) {
+    for (int i = 0; i < run->tag_count; i++)
         if (strcmp(run->tags[i].name, name) == 0)
             return i;
-    }
     return -1;
 }
 
 static int find_set(struct board_run *run, const char *set) {
     if (!set)
         return 0;
-    for (int i = 1; i < run->group_count; i++) {
+    for (int i = 1; i < run->group_count; i++)
         if (strcmp(run->groups[i].set, set) == 0)
             return i;
-    }
     return run->group_count <= RUN_MOST_SETS ? run_add_group(run, set) : -1;
 }
 
@@ -342,10 +339,9 @@ double run_last_value(const struct board_run *run, int tag) {
         return (double)NAN;
     const struct pyramid *pyramid = &run->groups[run->tags[tag].group].pyramid;
     const struct pyramid_cell *cells = pyramid->columns[run->tags[tag].column];
-    for (int i = pyramid->count; i-- > 0;) {
+    for (int i = pyramid->count; i-- > 0;)
         if (cells[i].count > 0)
             return isnan(cells[i].last) ? cells[i].sum / cells[i].count : (double)cells[i].last;
-    }
     return (double)NAN;
 }
 

@@ -19,10 +19,9 @@ struct board_run **store_runs(struct board_store *store, size_t *count) {
     pthread_mutex_lock(&store->lock);
     struct board_run **runs = memory_alloc((store->count + 1) * sizeof runs[0]);
     *count = 0;
-    for (size_t i = 0; i < store->count; i++) {
+    for (size_t i = 0; i < store->count; i++)
         if (!store->runs[i]->is_gone)
             runs[(*count)++] = store->runs[i];
-    }
     pthread_mutex_unlock(&store->lock);
     return runs;
 }
@@ -30,10 +29,9 @@ struct board_run **store_runs(struct board_store *store, size_t *count) {
 struct board_run *store_find(struct board_store *store, const char *id) {
     struct board_run *found = NULL;
     pthread_mutex_lock(&store->lock);
-    for (size_t i = 0; i < store->count && !found; i++) {
+    for (size_t i = 0; i < store->count && !found; i++)
         if (strcmp(store->runs[i]->id, id) == 0 && !store->runs[i]->is_gone)
             found = store->runs[i];
-    }
     pthread_mutex_unlock(&store->lock);
     if (!found)
         error_set("there is no run with this id; reload the page");

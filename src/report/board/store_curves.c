@@ -175,10 +175,9 @@ static void write_group(struct curve_writer *w, struct board_run *run, int group
 }
 
 static bool is_asked(const struct curve_query *query, const char *name) {
-    for (size_t i = 0; i < query->tag_count; i++) {
+    for (size_t i = 0; i < query->tag_count; i++)
         if (strcmp(query->tags[i], name) == 0)
             return true;
-    }
     return query->tag_count == 0;
 }
 

@@ -166,12 +166,10 @@ static struct event_texts read_texts(const struct board_run *run) {
                 (void)event_read(frame + EVENT_FRAME_HEAD, (size_t)length, keep_text, &texts);
         }
     }
-    for (size_t i = 0; i < texts.count; i++) {
-        for (size_t k = 0; k < i; k++) {
+    for (size_t i = 0; i < texts.count; i++)
+        for (size_t k = 0; k < i; k++)
             if (strcmp(texts.items[i].tag, texts.items[k].tag) == 0)
                 texts.items[i].is_alone = texts.items[k].is_alone = false;
-        }
-    }
     return texts;
 }
 

@@ -31,10 +31,9 @@ static void write_axes(struct json_writer *w, const struct board_run *run) {
     const bool has[BOARD_X_COUNT] = {true, true, run->summary.has_tokens, run->summary.has_flops};
     json_key(w, "x");
     json_begin_array(w);
-    for (int i = 0; i < BOARD_X_COUNT; i++) {
+    for (int i = 0; i < BOARD_X_COUNT; i++)
         if (has[i])
             json_cstring(w, board_x_names[i]);
-    }
     json_end_array(w);
 }
 
@@ -173,10 +172,9 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
 static bool has_log_name(const char *path) {
     static const char *const suffixes[] = {".log", ".out", ".err", ".txt"};
     const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < sizeof suffixes / sizeof suffixes[0]; i++) {
+    for (size_t i = 0; dot && i < sizeof suffixes / sizeof suffixes[0]; i++)
         if (strcmp(dot, suffixes[i]) == 0)
             return true;
-    }
     return false;
 }
 
@@ -205,10 +203,9 @@ static void write_lines(struct json_writer *w, const struct buffer *tail, int li
     const char *end = tail->data + tail->length, *begin = end;
     if (tail->length > 0 && end[-1] == '\n')
         begin = --end;
-    for (int found = 0; tail->length > 0 && begin > tail->data; begin--) {
+    for (int found = 0; tail->length > 0 && begin > tail->data; begin--)
         if (begin[-1] == '\n' && ++found == lines)
             break;
-    }
     while (tail->length > 0 && begin <= end) {
         const char *newline = memchr(begin, '\n', (size_t)(end - begin));
         const char *stop = newline ? newline : end;

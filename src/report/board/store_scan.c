@@ -203,10 +203,9 @@ static void run_find_free(struct found_runs *found) {
 enum { CHUNK_BYTES = 1 << 20, TURN_CHUNKS = 32, CACHE_LEAST_BYTES = 8 << 20, CACHE_DAYS = 30 };
 
 static bool is_id_taken(const struct board_store *store, const char *id) {
-    for (size_t i = 0; i < store->count; i++) {
+    for (size_t i = 0; i < store->count; i++)
         if (strcmp(store->runs[i]->id, id) == 0)
             return true;
-    }
     return false;
 }
 
@@ -220,10 +219,9 @@ static void make_id_unique(const struct board_store *store, struct board_run *ru
 
 static struct board_run *find_path(const struct board_store *store, const char *path) {
     uint64_t hash = hash_bytes(path, strlen(path), 0);
-    for (size_t i = 0; i < store->count; i++) {
+    for (size_t i = 0; i < store->count; i++)
         if (store->runs[i]->path_hash == hash && strcmp(store->runs[i]->path, path) == 0)
             return store->runs[i];
-    }
     return NULL;
 }
 
