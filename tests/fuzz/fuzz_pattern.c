@@ -10,12 +10,13 @@
 
 // The pieces of a table are the matches of the pattern and the text between them.
 static void check_table(const struct pattern *pattern, const uint8_t *text, size_t length) {
-    struct splitter *splitter = splitter_create_pattern(pattern);
+    struct splitter *splitter = splitter_create_pattern(pattern, NULL);
     struct pattern_scratch scratch = {0};
     struct pattern_match match;
     uint32_t ends[SPLIT_MOST];
     int count = 0, next = 0;
     size_t done = 0, begin = 0, from = 0;
+    unsigned char state = 0;
     for (int found = 1; splitter && found == 1 && done < length; done = from) {
         found = pattern_find(pattern, &scratch, text, length, done, &match);
         if (found < 0)
@@ -29,7 +30,7 @@ static void check_table(const struct pattern *pattern, const uint8_t *text, size
                 continue;
             if (next == count) {
                 begin = done;
-                count = split_pieces(splitter, text + begin, length - begin, ends);
+                count = split_pieces(splitter, text + begin, length - begin, ends, &state);
                 next = 0;
             }
             if (begin + ends[next++] != pieces[i] ||

@@ -30,8 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     memcpy(text, data + 1, length);
     static uint32_t ends[SPLIT_MOST];
+    unsigned char state = 0;
     for (size_t at = 0; at < length;) {
-        int count = split_pieces(*splitter, text + at, length - at, ends);
+        int count = split_pieces(*splitter, text + at, length - at, ends, &state);
         if (count < 1 || count > SPLIT_MOST)
             abort();
         size_t begin = at;

@@ -35,8 +35,9 @@ struct counting {
 static void count_text(struct byte_table *words, const struct splitter *splitter, const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     uint32_t ends[SPLIT_MOST];
+    unsigned char state = 0;
     while (at < end) {
-        int count = split_pieces(splitter, at, (size_t)(end - at), ends);
+        int count = split_pieces(splitter, at, (size_t)(end - at), ends, &state);
         for (int i = 0; i < count; i++) {
             uint32_t begin = i > 0 ? ends[i - 1] : 0;
             byte_table_get(words, at + begin, ends[i] - begin)->value++;

@@ -31,6 +31,7 @@ struct hf_string {
 struct hf_pattern {
     struct hf_string literal;  // if not NULL
     struct pattern *general;
+    char *text;                         // of it
     const struct split_pattern *known;  // a built-in pattern, which only the splitter has
     struct splitter *splitter;          // of a Split, if the pattern has one
 };
@@ -166,6 +167,7 @@ struct hf {
     bool is_bert;  // the whole pipeline is BERT's: bert_encode does it
     struct bert bert;
     const struct splitter *byte_splitter;  // the whole pipeline is byte-level BPE of these pieces
+    struct splitter *in_turn;              // by several patterns, one within the pieces of another
     struct splitter *gpt2;                 // for ByteLevel; NULL if it does not split
     bool byte_prefix_space, byte_nfc;
     bool is_spaced;  // words between spaces pass through the whole pipeline one by one, split by these

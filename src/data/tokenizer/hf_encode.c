@@ -344,6 +344,52 @@ static void find_spaced(struct hf *hf) {
     hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .feeds = true};
 }
 
+// The pattern of a step that splits at it and keeps everything; NULL if it does anything else.
+static struct pattern *step_pattern(const struct hf_pretokenizer_step *cut) {
+    static const char digits[] = "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]+";  // with those of Unicode 17.0
+    const char *text = NULL;
+    size_t length = 0;
+    if (cut->kind == HF_PRETOKENIZER_DIGITS) {
+        text = digits;
+        length = sizeof digits - 1 - (cut->behavior == HF_ISOLATED);
+    } else if (cut->kind == HF_PRETOKENIZER_SPLIT && cut->behavior == HF_ISOLATED && !cut->invert) {
+        text = cut->pattern.known ? cut->pattern.known->texts[0] : cut->pattern.text;
+    } else if (cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
+        text = split_pattern_by_name("gpt2")->texts[0];
+    }
+    struct pattern *pattern = NULL;
+    if (text && pattern_compile(&pattern, PATTERN_ONIGURUMA, text, length ? length : strlen(text), "pattern") < 0)
+        return NULL;
+    return pattern;
+}
+
+// Byte-level steps that split by patterns, each within the pieces of the one before.
+static void find_byte_splitter(struct hf *hf) {
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    size_t count = hf->pretokenizer_count;
+    if (count == 0 || cut[count - 1].kind != HF_PRETOKENIZER_BYTES || (count > 1 && cut[count - 1].prefix_space))
+        return;
+    hf->byte_prefix_space = cut[count - 1].prefix_space;
+    count -= !cut[count - 1].use_regex;
+    bool is_split = count == 1 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.splitter;
+    if (count == 1 && cut[0].kind == HF_PRETOKENIZER_BYTES)
+        hf->byte_splitter = hf->gpt2;
+    else if (is_split && cut[0].behavior == HF_ISOLATED && !cut[0].invert)
+        hf->byte_splitter = cut[0].pattern.splitter;
+    else if (is_split && cut[0].behavior == HF_REMOVED && cut[0].invert && splitter_covers(cut[0].pattern.splitter))
+        hf->byte_splitter = cut[0].pattern.splitter;
+    for (size_t i = 0; i < count && !hf->byte_splitter && (i == 0 || hf->in_turn); i++) {
+        struct pattern *pattern = step_pattern(&cut[i]);
+        struct splitter *before = hf->in_turn;
+        hf->in_turn = pattern ? splitter_create_pattern(pattern, before) : NULL;
+        if (!pattern)
+            splitter_free(before);
+        pattern_free(pattern);
+    }
+    if (!hf->byte_splitter)
+        hf->byte_splitter = hf->in_turn;
+}
+
 void hf_find_shortcuts(struct hf *hf) {
     const struct hf_normalizer_step *normal = hf->normalizers;
     const struct hf_pretokenizer_step *cut = hf->pretokenizers;
@@ -369,13 +415,5 @@ void hf_find_shortcuts(struct hf *hf) {
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))
         return;
-    if (hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
-        hf->byte_splitter = hf->gpt2;
-        hf->byte_prefix_space = cut->prefix_space;
-    } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.splitter &&
-               ((cut[0].behavior == HF_ISOLATED && !cut[0].invert) ||
-                (cut[0].behavior == HF_REMOVED && cut[0].invert && splitter_covers(cut[0].pattern.splitter))) &&
-               cut[1].kind == HF_PRETOKENIZER_BYTES && !cut[1].use_regex && !cut[1].prefix_space) {
-        hf->byte_splitter = cut[0].pattern.splitter;
-    }
+    find_byte_splitter(hf);
 }

@@ -108,6 +108,8 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
         out->splitter = splitter_create(out->known);
         return 0;
     }
+    if (strlen(regex->string) == regex->length)
+        out->text = memory_string(regex->string);
     char *name = memory_printf("%s: %s: the pattern \"%.200s\"", hf->name, part, regex->string);
     int status = pattern_compile(&out->general, PATTERN_ONIGURUMA, regex->string, regex->length, name);
     free(name);
@@ -117,6 +119,7 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
 static void free_pattern(struct hf_pattern *pattern) {
     free(pattern->literal.text);
     pattern_free(pattern->general);
+    free(pattern->text);
     splitter_free(pattern->splitter);
 }
 
@@ -303,6 +306,7 @@ void hf_free(struct hf *hf) {
     trie_free(&hf->wordpiece_trie);
     unigram_free(&hf->unigram);
     normal_form_pairs_free(hf->pairs);
+    splitter_free(hf->in_turn);
     splitter_free(hf->gpt2);
     splitter_free(hf->spaces);
     splitter_free(hf->marks);

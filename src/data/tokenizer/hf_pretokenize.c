@@ -392,7 +392,7 @@ static int add_pretokenizer(struct hf *hf, const struct json *value, const char 
         TRY(load_behavior(hf, value, &rule->behavior));
         TRY(hf_load_pattern(hf, json_member(value, "pattern"), "Split", &rule->pattern));
         if (rule->pattern.general)
-            rule->pattern.splitter = splitter_create_pattern(rule->pattern.general);
+            rule->pattern.splitter = splitter_create_pattern(rule->pattern.general, NULL);
         return 0;
     case HF_PRETOKENIZER_BYTES:
         if (rule->use_regex && !hf->gpt2)

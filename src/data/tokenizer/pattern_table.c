@@ -39,19 +39,24 @@ static inline unsigned char column_at(const struct pattern_table *table, const u
     return table->pages[table->index[character >> 8]][character & 255];
 }
 
-size_t pattern_table_next(const struct pattern_table *table, const unsigned char *text, size_t length) {
-    int state = table->start;
+size_t pattern_table_next(const struct pattern_table *table, const unsigned char *text, size_t length,
+                          unsigned char *state) {
+    unsigned char now = *state, at_mark = 0;
     size_t mark = 0, bytes = 0;
     for (size_t at = 0;; at += bytes) {
         bool is_end = at == length;
-        state = table->next[state][is_end ? TABLE_END : column_at(table, text + at, length - at, &bytes)];
-        unsigned flags = table->flags[state];
-        if (flags & TABLE_MARKED)
-            return mark;
-        if (is_end || (flags & TABLE_HERE))
-            return at;
-        if (flags & TABLE_MARK)
+        unsigned char before = now;
+        now = table->next[now][is_end ? TABLE_END : column_at(table, text + at, length - at, &bytes)];
+        unsigned flags = table->flags[now];
+        bool is_marked = flags & TABLE_MARKED;
+        if (is_marked || is_end || (flags & TABLE_HERE)) {
+            *state = table->restart[is_marked ? at_mark : before];
+            return is_marked ? mark : at;
+        }
+        if (flags & TABLE_MARK) {
             mark = at;
+            at_mark = before;
+        }
     }
 }
 
@@ -95,10 +100,10 @@ static const unsigned char *find_columns(const struct pattern_table *table, cons
 // at once. Only the first of them is in the right state from the beginning. The others soon are, whatever they begin
 // with: where the text before them leads to the state they have, all that follows is right.
 static void find_states_of(const struct pattern_table *table, const unsigned char *columns, size_t count,
-                           unsigned char *restrict states) {
+                           unsigned char *restrict states, unsigned char state) {
     const unsigned char(*restrict next)[256] = table->next;
     const size_t part = count < SHORT ? 0 : count / 4, second = part, third = 2 * part, fourth = 3 * part;
-    unsigned a = table->start, b = a, c = a, d = a;
+    unsigned a = state, b = 0, c = 0, d = part ? 0 : a;
     for (size_t i = 0; i < part; i++) {
         states[i] = (unsigned char)(a = next[a][columns[i]]);
         states[second + i] = (unsigned char)(b = next[b][columns[second + i]]);
@@ -151,13 +156,14 @@ static void set_late_bits(uint64_t *begins, const unsigned char *states, const u
         set_bit(begins, states, flags, at, TABLE_SECOND_MARK);
 }
 
-int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends) {
+int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends,
+                        unsigned char *state) {
     unsigned char buffer[CHUNK], states[CHUNK + 64];
     uint64_t begins[CHUNK / 64];
     const unsigned char *flags = table->flags;
     uint32_t bytes = length < CHUNK ? (uint32_t)length : CHUNK;
     const unsigned char *columns = find_columns(table, text, length, bytes, buffer);
-    find_states_of(table, columns, bytes, states);
+    find_states_of(table, columns, bytes, states, *state);
     memset(states + bytes, 0, 64);
     for (uint32_t base = 0; base < bytes; base += 64) {
         uint64_t late = at_least(states + base, table->first_late), here = at_least(states + base, table->first_here);
@@ -175,9 +181,11 @@ int pattern_table_split(const struct pattern_table *table, const unsigned char *
         count += split_write_bits(begins[base / 64], base, ends + count);
     if (bytes == length)
         ends[count++] = bytes;
-    if (count > 0)
+    if (count > 0) {
+        *state = table->restart[states[ends[count - 1] - 1]];
         return count;
-    size_t end = pattern_table_next(table, text, length);
+    }
+    size_t end = pattern_table_next(table, text, length, state);
     ends[0] = end < UINT32_MAX ? (uint32_t)end : UINT32_MAX;
     return 1;
 }

@@ -30,25 +30,28 @@ enum {
 struct pattern_table {
     unsigned char next[TABLE_STATES][256];
     unsigned char flags[TABLE_STATES];
-    unsigned char start;
-    int first_here, first_late;  // states from here on have TABLE_HERE, from there on one of TABLE_LATE
-    bool covers;
+    unsigned char restart[TABLE_STATES];  // the state in which a piece begins after this one
+    int first_here, first_late;           // states from here on have TABLE_HERE, from there on one of TABLE_LATE
+    bool covers, looks_ahead;
     uint16_t index[PATTERN_PAGES];  // of pages of 256 characters
     unsigned char (*pages)[256];    // their columns
 };
 
 // ---- its making and its use ----
 
+// `before` is NULL, or a table by which the text is cut first, each part then being a text of its own for the pattern.
 // NULL if the pattern needs what a table cannot do: lookarounds at more than one character, groups that do not
-// backtrack, empty matches, or more states than there is room for.
-struct pattern_table *pattern_table_create(const struct pattern *pattern);
+// backtrack, empty matches, or more states than there is room for; or if `before` needs to look ahead.
+struct pattern_table *pattern_table_create(const struct pattern *pattern, const struct pattern_table *before);
 void pattern_table_free(struct pattern_table *table);  // NULL is fine
 // Whether every text consists of matches, with nothing between them.
 bool pattern_table_covers(const struct pattern_table *table);
 
-// The length of the first piece of text, length > 0.
-size_t pattern_table_next(const struct pattern_table *table, const unsigned char *text, size_t length);
+// The length of the first piece of text, length > 0. *state is 0 at the beginning of a text, and is carried on.
+size_t pattern_table_next(const struct pattern_table *table, const unsigned char *text, size_t length,
+                          unsigned char *state);
 // The ends of the first pieces; see split_pieces.
-int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends);
+int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends,
+                        unsigned char *state);
 
 #endif

@@ -12,6 +12,9 @@
 //    possible place. A flag marks that place when the text passes it; another one says later that it was the end.
 //
 // 3. States from which the same follows are merged.
+//
+// If the text is cut by another table first, a list also has the state of that one, and wherever it cuts, the pattern's
+// text ends and another one begins.
 #include "data/tokenizer/pattern_table.h"
 #include "base/memory.h"
 #include <stdlib.h>
@@ -32,23 +35,26 @@ enum {
 struct place_order {
     int32_t *places;
     int count;
+    unsigned char cutter;  // the state of the table that cuts the text first
+    bool is_start;         // no character was read
 };
 
 // A step of it: the next list, -1 if nothing goes on, and whether a match ends before the character.
 struct list_step {
     int16_t next;
-    bool matches, is_known;
+    unsigned char cutter;
+    bool matches, is_cut, is_known;
 };
 
 // A state of the second automaton.
 struct open_piece {
-    int16_t list;    // of the piece in progress; -1: the last character is in no match
+    int16_t list;    // of the piece in progress
     int16_t shadow;  // config since the end of the last match; NO_SHADOW if there was none, LOST if too much happened
     bool after_gap;  // the piece follows text without matches, and is marked: it belongs to that text unless it matches
     bool is_single;  // one character was read
+    bool is_start;   // none was read, or, after a gap, the last one is in no match
 };
 enum { NO_SHADOW = -1, LOST = -2 };
-enum { CONFIG_START, CONFIG_START_AFTER_GAP, CONFIG_GAP };
 
 struct piece_move {
     int config;
@@ -57,8 +63,10 @@ struct piece_move {
 
 struct maker {
     const struct pattern *pattern;
-    uint64_t used;                        // sets in the program
-    uint64_t members[TABLE_SYMBOLS + 1];  // the sets that a symbol is in; the last symbol is the end of the text
+    const struct pattern_table *before;
+    uint64_t used;                             // sets in the program
+    uint64_t members[TABLE_SYMBOLS + 1];       // the sets that a symbol is in; the last symbol is the end of the text
+    unsigned char columns[TABLE_SYMBOLS + 1];  // of the table before
     int symbol_count;
     struct place_order lists[MOST_LISTS];
     int list_count;
@@ -67,12 +75,17 @@ struct maker {
     int config_count;
     struct piece_move *states;  // of the result, before merging
     int64_t state_count, state_capacity;
-    int (*next)[TABLE_SYMBOLS + 2];  // (state_count) by symbol, the end, and the tail of a character
+    int (*next)[TABLE_SYMBOLS + 3];  // (state_count) by symbol, the end, the tail of a character, a piece's begin
     bool *seen;                      // places in the list being made
     struct place_order open;
     int symbol;  // of the character being read
     bool has_gaps, failed;
 };
+
+static void add_number(uint32_t **numbers, size_t *count, int64_t *capacity, uint32_t number) {
+    MEMORY_GROW(*numbers, *count, *capacity);
+    (*numbers)[(*count)++] = number;
+}
 
 static int compare_numbers(const void *a, const void *b) {
     uint32_t x, y;
@@ -81,16 +94,23 @@ static int compare_numbers(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static int class_of(struct maker *maker, uint32_t character) {
+static unsigned char column_before(const struct maker *maker, uint32_t character) {
+    const struct pattern_table *before = maker->before;
+    return before ? before->pages[before->index[character >> 8]][character & 255] : 0;
+}
+
+static int symbol_of(struct maker *maker, uint32_t character) {
     uint64_t members = (uint64_t)(character == '\n') << LINE_FEED & maker->used;
     for (int32_t set = 0; set < maker->pattern->set_count; set++)
         if (maker->used >> set & 1 && character_set_has(&maker->pattern->sets[set].characters, character))
             members |= (uint64_t)1 << set;
     int symbol = 0;
-    while (symbol < maker->symbol_count && maker->members[symbol] != members)
+    unsigned char column = column_before(maker, character);
+    while (symbol < maker->symbol_count && (maker->members[symbol] != members || maker->columns[symbol] != column))
         symbol++;
     if (symbol == maker->symbol_count && symbol < TABLE_SYMBOLS) {
         maker->members[symbol] = members;
+        maker->columns[symbol] = column;
         maker->symbol_count++;
     }
     maker->failed = maker->failed || symbol == TABLE_SYMBOLS;
@@ -120,15 +140,19 @@ static void share_page(struct pattern_table *table, uint32_t page, int *page_cou
 // Cuts all characters where a set of the program begins or ends, and gives each stretch its symbol.
 static void make_symbols(struct maker *maker, struct pattern_table *table) {
     const struct pattern *pattern = maker->pattern;
-    uint32_t *cuts = memory_alloc((2 * pattern->range_count + 3) * sizeof *cuts);
+    uint32_t *cuts = NULL;
     size_t count = 0;
-    cuts[count++] = 0;
-    cuts[count++] = '\n';
-    cuts[count++] = '\n' + 1;
+    int64_t capacity = 0;
+    add_number(&cuts, &count, &capacity, 0);
+    add_number(&cuts, &count, &capacity, '\n');
+    add_number(&cuts, &count, &capacity, '\n' + 1);
+    for (uint32_t c = 1; maker->before && c <= UNICODE_LIMIT; c++)
+        if (column_before(maker, c) != column_before(maker, c - 1))
+            add_number(&cuts, &count, &capacity, c);
     for (int32_t set = 0; set < pattern->set_count; set++)
         for (size_t i = 0; maker->used >> set & 1 && i < pattern->sets[set].characters.count; i++) {
-            cuts[count++] = pattern->sets[set].characters.ranges[i].first;
-            cuts[count++] = pattern->sets[set].characters.ranges[i].last + 1;
+            add_number(&cuts, &count, &capacity, pattern->sets[set].characters.ranges[i].first);
+            add_number(&cuts, &count, &capacity, pattern->sets[set].characters.ranges[i].last + 1);
         }
     qsort(cuts, count, sizeof *cuts, compare_numbers);
     memset(table->index, 0xFF, sizeof table->index);
@@ -138,7 +162,7 @@ static void make_symbols(struct maker *maker, struct pattern_table *table) {
         if (end > cuts[i])
             for (uint32_t from = cuts[i], to; from < end; from = to) {
                 to = end < (from | 255) + 1 ? end : (from | 255) + 1;
-                fill_columns(table, from, to, class_of(maker, cuts[i]), &page_count);
+                fill_columns(table, from, to, symbol_of(maker, cuts[i]), &page_count);
                 if ((to & 255) == 0)
                     share_page(table, from >> 8, &page_count);
             }
@@ -238,7 +262,8 @@ static int16_t list_number(struct maker *maker) {
     if (open->count == 0)
         return -1;
     for (int i = 0; i < maker->list_count; i++)
-        if (maker->lists[i].count == open->count &&
+        if (maker->lists[i].count == open->count && maker->lists[i].cutter == open->cutter &&
+            maker->lists[i].is_start == open->is_start &&
             memcmp(maker->lists[i].places, open->places, (size_t)open->count * sizeof *open->places) == 0)
             return (int16_t)i;
     if (maker->list_count == MOST_LISTS) {
@@ -249,6 +274,8 @@ static int16_t list_number(struct maker *maker) {
     list->places = memory_alloc((size_t)open->count * sizeof *open->places);
     memcpy(list->places, open->places, (size_t)open->count * sizeof *open->places);
     list->count = open->count;
+    list->cutter = open->cutter;
+    list->is_start = open->is_start;
     return (int16_t)maker->list_count++;
 }
 
@@ -257,8 +284,17 @@ static struct list_step step_list(struct maker *maker, int list, int symbol) {
     if (move->is_known)
         return *move;
     memset(maker->seen, 0, (size_t)maker->pattern->count * (LONGEST_RUN + 1) * sizeof *maker->seen);
+    const struct pattern_table *before = maker->before;
+    bool is_start = maker->lists[list].is_start;
+    if (before && symbol < maker->symbol_count) {
+        unsigned char cutter = before->next[maker->lists[list].cutter][maker->columns[symbol]];
+        move->is_cut = before->flags[cutter] & TABLE_HERE;
+        move->cutter = before->next[cutter][TABLE_TAIL];  // the same without flags
+    }
     maker->open.count = 0;
-    maker->symbol = symbol;
+    maker->open.cutter = move->cutter;
+    maker->open.is_start = false;
+    maker->symbol = move->is_cut && !is_start ? maker->symbol_count : symbol;
     for (int i = 0; i < maker->lists[list].count && !move->matches; i++) {
         int32_t place = maker->lists[list].places[i];
         move->matches = follow(maker, place / (LONGEST_RUN + 1), place % (LONGEST_RUN + 1));
@@ -266,6 +302,15 @@ static struct list_step step_list(struct maker *maker, int list, int symbol) {
     move->next = list_number(maker);
     move->is_known = true;
     return *move;
+}
+
+// The list before the first character of a piece.
+static int16_t start_list(struct maker *maker, unsigned char cutter) {
+    maker->open.count = 1;
+    maker->open.places[0] = 0;
+    maker->open.cutter = cutter;
+    maker->open.is_start = true;
+    return list_number(maker);
 }
 
 // Whether a match ends after the text of this list, whatever follows.
@@ -282,12 +327,12 @@ static int config_number(struct maker *maker, struct open_piece config) {
     for (int i = 0; i < maker->config_count; i++) {
         const struct open_piece *known = &maker->configs[i];
         if (known->list == config.list && known->shadow == config.shadow && known->after_gap == config.after_gap &&
-            known->is_single == config.is_single)
+            known->is_single == config.is_single && known->is_start == config.is_start)
             return i;
     }
     if (maker->config_count == MOST_CONFIGS) {
         maker->failed = true;
-        return CONFIG_GAP;
+        return 0;
     }
     maker->configs[maker->config_count] = config;
     return maker->config_count++;
@@ -295,7 +340,8 @@ static int config_number(struct maker *maker, struct open_piece config) {
 
 // Whether a mark set earlier may still turn out to be the beginning of a piece.
 static bool waits(const struct maker *maker, int config) {
-    return config >= 0 && (maker->configs[config].shadow != NO_SHADOW || maker->configs[config].after_gap);
+    const struct open_piece *open = config >= 0 ? &maker->configs[config] : NULL;
+    return open && (open->shadow != NO_SHADOW || (open->after_gap && !open->is_start));
 }
 
 // The shadow becomes the piece in progress, and its marks the first ones, so those set earlier are lost.
@@ -328,42 +374,54 @@ static struct piece_move go_on(struct maker *maker, struct open_piece config, in
     return result;
 }
 
+// Between two pieces, or after a character that is in no match.
+static int start_config(struct maker *maker, unsigned char cutter, bool after_gap) {
+    return config_number(
+        maker, (struct open_piece){
+                   .list = start_list(maker, cutter), .shadow = NO_SHADOW, .after_gap = after_gap, .is_start = true});
+}
+
 // The first character of a piece, before which a piece is known to begin unless the text before it has no matches.
-static struct piece_move start(struct maker *maker, bool after_gap, int symbol) {
-    struct list_step move = step_list(maker, 0, symbol);
+static struct piece_move start(struct maker *maker, unsigned char cutter, bool after_gap, int symbol) {
+    struct list_step move = step_list(maker, start_list(maker, cutter), symbol);
     maker->failed = maker->failed || move.matches;  // a match of nothing
+    unsigned flags = after_gap && move.is_cut ? TABLE_HERE : 0;
+    after_gap = after_gap && !move.is_cut;
     if (move.next < 0) {
         maker->has_gaps = maker->has_gaps || symbol < maker->symbol_count;
-        return (struct piece_move){CONFIG_GAP, 0};
+        return (struct piece_move){start_config(maker, move.cutter, true), flags};
     }
     bool is_certain = !after_gap || always_matches(maker, move.next);
-    struct open_piece config = {.list = move.next, .shadow = NO_SHADOW, .after_gap = !is_certain, .is_single = true};
-    return (struct piece_move){config_number(maker, config), !after_gap ? 0 : is_certain ? TABLE_HERE : TABLE_MARK};
+    if (after_gap)
+        flags |= is_certain ? TABLE_HERE : TABLE_MARK;
+    struct open_piece piece = {.list = move.next, .shadow = NO_SHADOW, .after_gap = !is_certain, .is_single = true};
+    return (struct piece_move){config_number(maker, piece), flags};
 }
 
 static struct piece_move step_config(struct maker *maker, int number, int symbol) {
-    if (number <= CONFIG_GAP)
-        return start(maker, number != CONFIG_START, symbol);
     const struct open_piece config = maker->configs[number];
+    unsigned char cutter = maker->lists[config.list].cutter;
+    if (config.is_start)
+        return start(maker, cutter, config.after_gap, symbol);
     struct list_step move = step_list(maker, config.list, symbol);
     struct piece_move shadow = {.config = LOST};
     bool had = config.shadow != NO_SHADOW, is_end = symbol == maker->symbol_count;
     if (move.matches && !is_end)
-        shadow = start(maker, false, symbol);
+        shadow = start(maker, cutter, false, symbol);
     else if (had && !move.matches && config.shadow != LOST)
         shadow = step_config(maker, config.shadow, symbol);
     if (move.next >= 0)
         return go_on(maker, config, move.next, move.matches, shadow);
     if (move.matches)
-        return (struct piece_move){is_end ? CONFIG_GAP : shadow.config,
+        return (struct piece_move){is_end ? 0 : shadow.config,
                                    TABLE_HERE | (config.after_gap && !had ? TABLE_MARKED : 0)};
     if (had)
-        return shadow.config == LOST ? (struct piece_move){CONFIG_GAP, TABLE_FAIL} : promote(maker, shadow);
+        return shadow.config == LOST ? (struct piece_move){0, TABLE_FAIL} : promote(maker, shadow);
     // No match after all: a single character joins the text without matches, more would have to be read again.
     maker->has_gaps = true;
     if (!config.is_single)
-        return (struct piece_move){CONFIG_GAP, TABLE_FAIL};
-    return is_end ? (struct piece_move){CONFIG_GAP, 0} : start(maker, true, symbol);
+        return (struct piece_move){0, TABLE_FAIL};
+    return is_end ? (struct piece_move){0, 0} : start(maker, cutter, true, symbol);
 }
 
 // ---- the states of the table ----
@@ -380,7 +438,7 @@ static int state_number(struct maker *maker, struct piece_move state) {
 // All states that a text leads to.
 static void find_states(struct maker *maker) {
     size_t capacity = 0;
-    state_number(maker, (struct piece_move){CONFIG_START, 0});
+    state_number(maker, (struct piece_move){start_config(maker, 0, false), 0});
     for (int64_t i = 0; i < maker->state_count && !maker->failed; i++) {
         if ((size_t)i >= capacity) {
             capacity = capacity ? 2 * capacity : 64;
@@ -391,7 +449,10 @@ static void find_states(struct maker *maker) {
             maker->failed = maker->failed || outcome.flags & TABLE_FAIL;
             maker->next[i][symbol] = state_number(maker, outcome);
         }
-        maker->next[i][maker->symbol_count + 1] = state_number(maker, (struct piece_move){maker->states[i].config, 0});
+        int now = maker->states[i].config;
+        maker->next[i][maker->symbol_count + 1] = state_number(maker, (struct piece_move){now, 0});
+        now = start_config(maker, maker->lists[maker->configs[now].list].cutter, false);
+        maker->next[i][maker->symbol_count + 2] = state_number(maker, (struct piece_move){now, 0});
         maker->failed = maker->failed || maker->state_count > MOST_CONFIGS;
     }
 }
@@ -399,7 +460,7 @@ static void find_states(struct maker *maker) {
 static bool same_row(const struct maker *maker, const int *groups, int64_t a, int64_t b) {
     if (groups[a] != groups[b])
         return false;
-    for (int symbol = 0; symbol < maker->symbol_count + 2; symbol++)
+    for (int symbol = 0; symbol < maker->symbol_count + 3; symbol++)
         if (groups[maker->next[a][symbol]] != groups[maker->next[b][symbol]])
             return false;
     return true;
@@ -453,27 +514,22 @@ static void fill_table(const struct maker *maker, const int *groups, int count, 
             row[byte] = numbers[groups[maker->next[i][table->pages[table->index[0]][byte] - 128]]];
         for (int symbol = 0; symbol < maker->symbol_count; symbol++)
             row[128 + symbol] = numbers[groups[maker->next[i][symbol]]];
+        table->restart[numbers[groups[i]]] = numbers[groups[maker->next[i][maker->symbol_count + 2]]];
         row[TABLE_END] = numbers[groups[maker->next[i][maker->symbol_count]]];
         row[TABLE_TAIL] = numbers[groups[maker->next[i][maker->symbol_count + 1]]];
     }
-    table->start = numbers[groups[0]];
     table->covers = !maker->has_gaps;
+    table->looks_ahead = table->first_late < number;
 }
 
 static bool make_table(struct maker *maker, struct pattern_table *table) {
-    if (!check_program(maker))
+    if (!check_program(maker) || (maker->before && maker->before->looks_ahead))
         return false;
     make_symbols(maker, table);
     size_t places = (size_t)maker->pattern->count * (LONGEST_RUN + 1);
     maker->seen = memory_alloc(places * sizeof *maker->seen);
     maker->open.places = memory_alloc(places * sizeof *maker->open.places);
     maker->steps = memory_alloc(MOST_LISTS * sizeof *maker->steps);
-    maker->open.places[maker->open.count++] = 0;
-    maker->configs[CONFIG_START] = (struct open_piece){.shadow = NO_SHADOW};
-    maker->configs[CONFIG_START_AFTER_GAP] = (struct open_piece){.shadow = NO_SHADOW, .after_gap = true};
-    maker->configs[CONFIG_GAP] = (struct open_piece){.list = list_number(maker), .shadow = NO_SHADOW};
-    maker->configs[CONFIG_GAP].list = -1;
-    maker->config_count = CONFIG_GAP + 1;
     find_states(maker);
     if (maker->failed)
         return false;
@@ -485,10 +541,11 @@ static bool make_table(struct maker *maker, struct pattern_table *table) {
     return count <= TABLE_STATES;
 }
 
-struct pattern_table *pattern_table_create(const struct pattern *pattern) {
+struct pattern_table *pattern_table_create(const struct pattern *pattern, const struct pattern_table *before) {
     struct maker *maker = memory_alloc(sizeof *maker);
     struct pattern_table *table = memory_alloc(sizeof *table);
     maker->pattern = pattern;
+    maker->before = before;
     bool made = make_table(maker, table);
     for (int i = 0; i < maker->list_count; i++)
         free(maker->lists[i].places);

@@ -243,10 +243,11 @@ static int look_up(const struct piece_model *model, struct piece_cache *cache, v
 int piece_encode(const struct piece_model *model, struct piece_cache *cache, void *state, const char *text,
                  size_t length, struct token_list *out) {
     struct word_batch batch;  // not zeroed as a whole: for a short text that would take longer than the rest
+    unsigned char split = 0;
     batch.text = (const unsigned char *)text;
     batch.length = length;
     while (batch.length > 0) {
-        batch.count = split_pieces(model->splitter, batch.text, batch.length, batch.ends);
+        batch.count = split_pieces(model->splitter, batch.text, batch.length, batch.ends, &split);
         uint32_t bytes = batch.ends[batch.count - 1];
         piece_cache_make_room(cache);
         find_keys(&batch, cache);

@@ -107,7 +107,7 @@ struct splitter *splitter_create(const struct split_pattern *known) {
     struct pattern *pattern;
     const char *text = known->texts[0];
     CHECK(pattern_compile(&pattern, PATTERN_ONIGURUMA, text, strlen(text), known->name) == 0);
-    struct splitter *splitter = splitter_create_pattern(pattern);
+    struct splitter *splitter = splitter_create_pattern(pattern, NULL);
     CHECK(splitter);
     splitter->rules = known->rules;
     splitter->unicode = split_table_create();
@@ -121,8 +121,9 @@ struct splitter *splitter_create_spaces(const struct split_rules *rules) {
     return splitter;
 }
 
-struct splitter *splitter_create_pattern(const struct pattern *pattern) {
-    struct pattern_table *table = pattern_table_create(pattern);
+struct splitter *splitter_create_pattern(const struct pattern *pattern, struct splitter *first) {
+    struct pattern_table *table = pattern_table_create(pattern, first ? first->table : NULL);
+    splitter_free(first);
     if (!table)
         return NULL;
     struct splitter *splitter = memory_alloc(sizeof *splitter);
@@ -173,7 +174,7 @@ static size_t spaces_and_word(const struct split_rules *rules, const unsigned ch
 }
 
 size_t split_text(const struct splitter *splitter, const unsigned char *text, size_t length) {
-    return splitter->table ? pattern_table_next(splitter->table, text, length)
+    return splitter->table ? pattern_table_next(splitter->table, text, length, &(unsigned char){0})
                            : spaces_and_word(&splitter->rules, text, length);
 }
 
@@ -304,10 +305,11 @@ static int split_plainly(const struct splitter *splitter, const unsigned char *t
     return count;
 }
 
-int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends) {
+int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends,
+                 unsigned char *state) {
     const struct split_rules *rules = &splitter->rules;
     if (!splitter->unicode)
-        return pattern_table_split(splitter->table, text, length, ends);
+        return pattern_table_split(splitter->table, text, length, ends, state);
     struct split_chunk chunk;
     uint64_t starts[SPLIT_BLOCKS];
     bool is_wide = rules->words != SPLIT_WORDS_BLANK;

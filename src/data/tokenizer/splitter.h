@@ -58,20 +58,24 @@ struct unicode_table *split_table_create(void);
 struct splitter;
 struct splitter *splitter_create(const struct split_pattern *known);
 struct splitter *splitter_create_spaces(const struct split_rules *rules);
-struct splitter *splitter_create_pattern(const struct pattern *pattern);  // NULL if it cannot be a table
-void splitter_free(struct splitter *splitter);                            // NULL is fine
+// NULL if the pattern cannot be a table. Not NULL, `first` splits the text before, by a table, and is freed.
+struct splitter *splitter_create_pattern(const struct pattern *pattern, struct splitter *first);
+void splitter_free(struct splitter *splitter);  // NULL is fine
 // Whether every piece is a match of the pattern, and none is text between matches.
 bool splitter_covers(const struct splitter *splitter);
 
 // Length of the first piece of text, length > 0. The text must be the whole rest of the document, since the end of a
 // run of spaces depends on the text after it. Bytes that are not UTF-8 count as characters that are not letters,
 // numbers or spaces.
+// Not for patterns after each other.
 size_t split_text(const struct splitter *splitter, const unsigned char *text, size_t length);
 
 // The first pieces of text[0…length), length > 0: as many as are found at once, at least one and at most SPLIT_MOST.
 // Returns their number; ends[i] is the end of piece i, and the next call continues at the last of them. Same result as
-// split_text, but several times faster. A piece that ends beyond 2^32 - 1 is returned up to there.
+// split_text, but several times faster. A piece that ends beyond 2^32 - 1 is returned up to there. *state is 0 at the
+// beginning of a text, and is carried on by the calls.
 enum { SPLIT_MOST = 2112 };
-int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends);
+int split_pieces(const struct splitter *splitter, const unsigned char *text, size_t length, uint32_t *ends,
+                 unsigned char *state);
 
 #endif

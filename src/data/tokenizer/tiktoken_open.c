@@ -123,7 +123,7 @@ int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, cons
     }
     model->pattern_text = memory_string(text);
     TRY(pattern_compile(&model->pattern, PATTERN_RUST, text, strlen(text), name));
-    model->splitter = splitter_create_pattern(model->pattern);
+    model->splitter = splitter_create_pattern(model->pattern, NULL);
     if (model->splitter && !splitter_covers(model->splitter)) {
         splitter_free(model->splitter);
         model->splitter = NULL;
