@@ -153,6 +153,12 @@ static int reshard(void *context) {
     return status;
 }
 
+static const struct flag_synonym reshard_synonyms[] = {
+    {"--tensor-model-parallel-size --pipeline-model-parallel-size --target-tensor-parallel-size --tp --pp", NULL,
+     "leave it out: every layout of ranks reads every checkpoint; give the layout to train"},
+    {0},
+};
+
 const struct command cmd_checkpoint_reshard = {
     .flags = {.name = "checkpoint reshard",
               .argument_flag = "--input",
@@ -161,7 +167,7 @@ const struct command cmd_checkpoint_reshard = {
                   "Training never needs this: every layout of ranks reads every checkpoint. Use it for programs that "
                   "want one file,\nand for file systems that are faster with many.\nExample:\n  bevatron checkpoint "
                   "reshard --input run --output run-in-one --files 1\n"},
-    .tables = {{FLAG_TABLE(reshard_rows)}},
+    .tables = {{FLAG_TABLE(reshard_rows), .synonyms = reshard_synonyms}},
     .options_bytes = sizeof(struct reshard_options),
     .run = reshard,
     .phase = "resharding the checkpoint",

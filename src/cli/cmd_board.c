@@ -276,6 +276,9 @@ static const struct flag rows[] = {
 };
 
 static int open_store(struct board_store **store, const struct board_options *options, bool serves) {
+    if (file_is_regular(options->logdir))
+        return error_set_code(EXIT_CODE_USAGE, "--logdir %s is a file; give the folder of a run, or one above",
+                              options->logdir);
     char *usual = options->cache_dir || options->no_cache ? NULL : session_user_cache("board");
     const char *cache = options->no_cache ? NULL : options->cache_dir ? options->cache_dir : usual;
     int status = board_store_open(

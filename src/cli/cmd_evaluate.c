@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
+#include "data/extract/reader.h"
 #include "data/tokenizer/tokenizer.h"
 #include "evaluate/detokenize.h"
 #include "evaluate/tasks.h"
@@ -167,6 +168,24 @@ static int64_t count_words(const char *text, size_t length) {
     return words;
 }
 
+// The text of a file or an address, decompressed.
+static int read_text(struct buffer *text, const char *path) {
+    enum { STEP = 1 << 16 };
+    struct reader *reader;
+    int64_t got = 1;
+    TRY(content_check_name(path));
+    TRY(reader_open(&reader, path));
+    for (; got > 0 && text->length <= TEXT_LIMIT_BYTES; text->length += got > 0 ? (size_t)got : 0) {
+        buffer_reserve(text, STEP);
+        got = reader_read(reader, text->data + text->length, STEP);
+    }
+    reader_close(reader);
+    if (got > 0)
+        return error_set("%s has more than %d bytes of text; give it as a dataset with --data-path", path,
+                         TEXT_LIMIT_BYTES);
+    return got < 0 ? -1 : content_check(path, path, (const unsigned char *)buffer_string(text), text->length);
+}
+
 static int open_text(struct subject *subject, const struct evaluate_options *options,
                      const struct tokenizer *tokenizer) {
     if (!tokenizer)
@@ -177,9 +196,7 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
                       "`bevatron preprocess`, for --data-path",
                       options->text);
     struct buffer text = {0};
-    int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
-    if (status == 0)
-        status = content_check(options->text, options->text, (const unsigned char *)buffer_string(&text), text.length);
+    int status = read_text(&text, options->text);
     subject->counted_words = subject->words = count_words(buffer_string(&text), text.length);
     if (options->wikitext) {
         subject->words = detokenize_count_words(buffer_string(&text), text.length);

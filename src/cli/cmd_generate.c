@@ -58,8 +58,9 @@ static const struct flag own_flags[] = {
 
 // Their names in llama.cpp, vLLM, Hugging Face and nanoGPT.
 static const struct flag_synonym synonyms[] = {
-    {"--max-length --max-tokens --max-new --n-predict --num-tokens --tokens-to-generate --length", "--max-new-tokens",
-     "counted without the prompt"},
+    {"-m --checkpoint --ckpt", "--load", NULL},
+    {"-n --max-length --max-tokens --max-new --n-predict --num-tokens --tokens-to-generate --length",
+     "--max-new-tokens", "counted without the prompt"},
     {"--num-return-sequences --n-samples --num-sequences", "--num-samples", NULL},
     {"--file --prompt-file --prompts --input-file", NULL, "give the file on standard input: every line is a prompt"},
     {"--stream --streaming --interactive --chat", NULL,
@@ -68,7 +69,7 @@ static const struct flag_synonym synonyms[] = {
      "a text ends with the end-of-document token, or after --max-new-tokens"},
     {"--do-sample", NULL, "leave it out: tokens are drawn unless --greedy is given"},
     {"--temp", "--temperature", NULL},
-    {"--start --text --input --inputs --query", "--prompt", NULL},
+    {"-p --start --text --input --inputs --query", "--prompt", NULL},
     {"--ignore-eos", "--ignore-eod", NULL},
     {"--num-beams --beam --beam-size", NULL, "beam search does not exist here; give --greedy, or --num-samples"},
     {0},
@@ -344,9 +345,14 @@ static struct flag_table model_flags(size_t base) {
     return config_flag_table_for(base, CONFIG_GENERATE);
 }
 
+static const char *prompt_remedy(const char *argument) {
+    return strchr(argument, ' ') ? "the text to continue is --prompt TEXT, the folder of a run --load FOLDER" : NULL;
+}
+
 const struct command cmd_generate = {
     .flags = {.name = "generate",
               .argument_flag = "--load",
+              .argument_remedy = prompt_remedy,
               .summary =
                   "Generates text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
               .epilogue = "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 "

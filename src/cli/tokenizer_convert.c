@@ -234,8 +234,13 @@ static int run_decode(void *opaque) {
     return convert_input(&conversion);
 }
 
+static const char *input_remedy(const char *argument) {
+    return *argument ? "text and ids are read from standard input: put `echo WORDS |` before the command" : NULL;
+}
+
 const struct command cmd_tokenizer_encode = {
     .flags = {.name = "tokenizer encode",
+              .argument_remedy = input_remedy,
               .summary = "Encodes the text on standard input to ids.",
               .epilogue = "Example:\n  echo Hello | bevatron tokenizer encode --lines "
                           "--vocab-file vocab.json --merge-file merges.txt\n"},
@@ -250,6 +255,7 @@ const struct command cmd_tokenizer_encode = {
 
 const struct command cmd_tokenizer_decode = {
     .flags = {.name = "tokenizer decode",
+              .argument_remedy = input_remedy,
               .summary = "Decodes the ids on standard input to text, byte for byte.",
               .epilogue = "Example:\n  echo 15496 995 | bevatron tokenizer decode --vocab-file vocab.json --merge-file "
                           "merges.txt\n"},

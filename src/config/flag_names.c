@@ -167,7 +167,9 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
     static const char *const own[] = {"--config", "--help", "--help-all"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         nearest_consider(&nearest, own[i]);
-    if (nearest.best)
+    if (nearest.best && strcmp(nearest.best, dashed.data) == 0)
+        error_set_code(EXIT_CODE_USAGE, "%s takes no value", dashed.data);
+    else if (nearest.best)
         error_set_code(EXIT_CODE_USAGE, "unknown flag %s; did you mean %s?", dashed.data, nearest.best);
     else
         error_set_code(EXIT_CODE_USAGE, "unknown flag %s; `bevatron %s --help-all` lists all flags%s%s", dashed.data,

@@ -127,7 +127,7 @@ static int apply_alias(struct flag_parse *parse, const struct flag_match *match,
         int status = apply_row(parse, table, target, alias->value ? &fixed : items, source);
         string_list_free(&fixed);
         if (status < 0)
-            return error_context("%s", alias->name);
+            return error_context("%s%s%s", alias->name, alias->note ? " " : "", alias->note ? alias->note : "");
         if (alias->note)
             note_once(parse, alias->name, alias->note);
     }
@@ -238,6 +238,8 @@ static const struct flag *find_letter(const struct flag_command *command, char l
 static int unknown_letter(const struct flag_command *command, const char *argument) {
     struct buffer letters = {0};
     const struct flag *flag;
+    if (flag_is_synonym(command, argument, 2))
+        return flag_unknown(command, argument, 2);
     for (size_t t = 0; t < command->table_count; t++)
         for (size_t i = 0; (flag = flag_at(&command->tables[t].rows, i)); i++)
             if (flag->letter)

@@ -2,6 +2,7 @@
 // in place into the dataset's dtype. A line is in all columns or in none: a bad line is rolled back to the marks set
 // before it.
 #include "data/text_batch.h"
+#include "data/extract/inputs.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -157,28 +158,30 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 
 // ---- lines ----
 
-// Appends the remedy for a bad line that ends the run.
-static void add_remedy(void) {
-    char *problem = memory_string(error_message());
+// Appends the remedy for a bad line that ends the run; says what a file is that begins with one.
+static void add_remedy(const struct text_batch *batch) {
+    const struct buffer *text = &batch->piece.text;
+    const size_t length = text->length < CONTENT_TEXT_BYTES ? text->length : CONTENT_TEXT_BYTES;
+    OWNED char *problem = memory_string(error_message());
     const char *more = "";
-    if (strstr(problem, "not JSON Lines") || strstr(problem, "`jq ")) {
-        free(problem);
+    if (strstr(problem, "not JSON Lines") || strstr(problem, "`jq "))
         return;
-    }
+    if (batch->lines == 0 && batch->piece.begin == 0 && strstr(problem, ": not an object;") &&
+        content_check_text("-", text->data, length) < 0)
+        return;
     if (strstr(problem, "not UTF-8"))
         more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
     else if (strstr(problem, ": not an object;"))
         more = "; for plain text give --input-format text; `bevatron dataset import --text FILE` makes a sequence of "
                "each line";
     bad_data("%s; correct it, or skip bad lines with --skip-bad-lines%s", problem, more);
-    free(problem);
 }
 
 // Handles a bad line, whose error is set: it is recorded, or it ends the batch.
 static int reject(struct text_batch *batch, const struct text_worker *worker, int64_t line) {
     if (!worker->parser.options.skip_bad_lines) {
         batch->failed_line = line;
-        add_remedy();
+        add_remedy(batch);
         return -1;
     }
     int64_t *count = &batch->counts.bad_lines;

@@ -286,6 +286,7 @@ int text_data_open(struct text_data *data, const struct text_data_options *optio
     *data = (struct text_data){0};
     if (options->config->data.mock_data)
         return 0;
+    inputs_leave_out(&options->config->data.data_path, options->mesh->rank == 0);
     int status = open_together(data, options);
     if (status < 0)
         text_data_close(data);

@@ -44,6 +44,14 @@ grep -q "2 .avro files left out of hub" out && pass || fail "preflight does not 
 # Addresses of such files, and of none.
 expect 215 "https://e.org/0.avro is an Avro file; export its text" "${auto[@]}" https://e.org/0.avro
 expect 215 "s3://b/t.docx is a document" "${auto[@]}" s3://b/t.docx
+for page in "https://github.com/o/n is a page of GitHub, not a file here; clone its repository" \
+    "git@github.com:o/n.git is a repository, not a file here; clone it: \`git clone git@github.com:o/n.git\`" \
+    "https://www.kaggle.com/datasets/o/n is a page of Kaggle" "https://drive.google.com/file/d/1/view is on Google Drive" \
+    "https://huggingface.co/datasets/o/n is on Hugging Face, not a file here; download it: \`hf download o/n --repo-type dataset" \
+    "hf://datasets/o/n is on Hugging Face, not a file here; download it: \`hf download o/n --repo-type dataset"; do
+    expect 1 "$page" "${auto[@]}" "${page%% *}"
+    expect 1 "$page" "$BEVATRON" tokenizer train --input "${page%% *}" --vocab-size 300 --output-prefix q
+done
 expect 1 "https://e.org/page is an address, not a dataset here; copy its .bin and .idx files" "${auto[@]}" https://e.org/page
 # A clone without git-lfs has pointers.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n' | tee lfs.jsonl lfs.parquet >hub/data/0.avro
@@ -66,6 +74,10 @@ for name in t.csv t.tsv t.csv.gz array.json; do
     [ "$name" = t.tsv ] && printf 'id\ttext\n1\t"a cat, and\na dog"\n2\ta bird\n3\ta cow\n' >t.tsv
     expect 0 "3 documents" "${byte_bpe[@]}" --input "$name" --output-prefix read --restart
     cmp same_text_document.bin read_text_document.bin && cmp same_text_document.idx read_text_document.idx && pass || fail "$name differs from its JSON Lines"
+done
+for name in t.csv table.txt; do
+    "${byte_bpe[@]}" --input - --output-prefix piped <"$name" >out 2>&1
+    grep -q "standard input:1: this is a CSV table; give it a name that ends in .csv" out && pass || fail "a table on standard input"
 done
 helps "t.csv has no column \"body\" of text, only id, text; name the column that holds the text with --json-keys" t.csv --json-keys body
 # Bad rows are bad lines.
@@ -131,6 +143,14 @@ printf '\200\004\225\001' >data.pkl
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "%c%c", 200 + i % 40, 97 + i % 9 }' | LC_ALL=C tr -d '\000-\040' >latin.txt
 expect 0 "successfully saved" "${auto[@]}" prose.txt --save scored
 expect 215 "picture.txt is a PNG picture" "$BEVATRON" evaluate --load scored --text picture.txt
+expect 1 "https://huggingface.co/datasets/o/n is on Hugging Face" "$BEVATRON" evaluate --load scored --text https://huggingface.co/datasets/o/n
+# A compressed text is the text.
+if "$BEVATRON" version | grep -q "ZLIB *yes"; then
+    gzip -k prose.txt
+    expect 0 "" "$BEVATRON" evaluate --load scored --text prose.txt --device cpu
+    grep "^loss" out >want
+    expect 0 "$(cat want)" "$BEVATRON" evaluate --load scored --text prose.txt.gz --device cpu
+fi
 helps "picture.txt is a PNG picture" picture.txt
 helps "program is a program" program
 helps "data.pkl is a Python pickle; load it in Python and write its text as JSON Lines" data.pkl
@@ -169,6 +189,11 @@ expect 0 "iteration        2/" "${auto[@]}" 'notes/*.md'
 lacks "tokenized"
 grep -q "note: left out of notes/\*.md: README.md$" out && pass || fail "the README that a pattern matches"
 expect 0 "tokenized notes/READ*: 1 documents" "${auto[@]}" 'notes/READ*' --split 1 --eval-iters 0
+# Also where the shell has expanded it; with a weight everything counts.
+expect 0 "note: left out of the files given: README.md" "${auto[@]}" notes/*.md
+expect 0 "note: left out of the files given: README.md" "${byte_bpe[@]}" --input-format text --input notes/*.md --output-prefix notes
+grep -q "^8 documents" out && pass || fail "preprocess read the README that the shell had matched"
+expect 0 "tokenized notes/README.md: 1 documents" "${auto[@]}" 0.1 notes/README.md 0.9 prose.txt --split 1 --eval-iters 0
 # 5 KB: cut at every KB. Validation has ten windows or none, and an evaluation reads no window twice unless it is told to.
 words 5 150 | head -c 5000 >five.txt
 expect 0 "tokenized five.txt: 5 documents" "${auto[@]}" five.txt
@@ -213,6 +238,16 @@ answers 2 'no command "-v"; use `bevatron version`' -v
 answers 2 'no command "--preset"; a command comes first, as in `bevatron train' --preset cpu-3m
 expect 2 'no command "checkpoint list"; use `bevatron checkpoint inspect`' "$BEVATRON" checkpoint list x
 expect 2 'no command "checkpoint export"; use `bevatron checkpoint convert`' "$BEVATRON" checkpoint export x
+answers 2 'unexpected argument "Hello": tokenizer encode takes only flags; text and ids are read from standard input: put `echo WORDS |`' tokenizer encode Hello
+answers 2 'read from standard input' tokenizer decode 1 2
+answers 2 '--help takes no value' train --help=all
+answers 2 '--logdir five.txt is a file; give the folder of a run' board --logdir five.txt
+answers 2 'unknown flag --tp; leave it out: every layout of ranks reads every checkpoint' checkpoint reshard --input run --output x --tp 2
+answers 2 'unexpected argument "Once upon": generate takes only flags; the text to continue is --prompt TEXT' generate --load run "Once upon"
+answers 2 'unknown flag -p; use --prompt' generate --load run -p Once
+answers 2 '--warmup is the old name of --lr-warmup-fraction: --lr-warmup-fraction takes a number, from 0 to less than 1, not "100"' train --warmup 100
+answers 2 '--tokenizer-type gpt2 is not a tokenizer type; did you mean GPT2BPETokenizer?' preprocess --input lines.jsonl --output-prefix p --tokenizer-type gpt2
+answers 2 '--tokenizer-model gpt2 is for another --tokenizer-type: HuggingFaceTokenizer' preprocess --input lines.jsonl --output-prefix p --tokenizer-model gpt2
 answers 2 'unknown flag --stream; leave it out: texts appear as they are written' generate --load run --stream
 answers 2 'unknown flag --file; give the file on standard input: every line is a prompt' generate --load run --file five.txt
 answers 2 'unknown flag --output-dir; use --save: a folder' tokenizer train --input five.txt --output-dir x --vocab-size 300

@@ -304,7 +304,7 @@ TEST(aliases_and_names) {
     EXPECT_OK(parse("--number 9"));
     EXPECT_INT(options.count, 9);
     EXPECT(flag_is_given(&options.given, "--count"));
-    EXPECT_ERROR(parse("--number 99"), "--number: --count takes");
+    EXPECT_ERROR(parse("--number 99"), "--number is the old name of --count: --count takes");
     EXPECT_OK(parse("--everything"));
     EXPECT(options.on);
     EXPECT_STRING(options.color, "blue");

@@ -303,7 +303,7 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
 int content_check_text(const char *path, const char *text, size_t length) {
     for (size_t i = 0; i < KINDS; i++)
         if (kinds[i].has_shape && (kinds[i].has_shape(text, length) || ending_is_among(path, kinds[i].endings)))
-            return refuse(&kinds[i], path, path);
+            return refuse(&kinds[i], strcmp(path, "-") == 0 ? "this" : path, path);
     return 0;
 }
 
@@ -325,11 +325,27 @@ struct remote_place {
     const char *of_dataset;  // how to get the two files of a dataset; NULL if there is no short way
 };
 
+// Pages about data: an address below one of these is read only if it ends like a file of text.
+static const struct remote_place *find_page(const char *name) {
+    static const struct remote_place pages[] = {
+        {"https://github.com/", "a page of GitHub", "clone its repository with `git clone`, and name the files in it",
+         NULL},
+        {"git@", "a repository", "clone it: `git clone %s`, and name the files in it", NULL},
+        {"https://www.kaggle.com/", "a page of Kaggle", "download it: `kaggle datasets download ORG/NAME --unzip`",
+         NULL},
+        {"https://drive.google.com/", "on Google Drive", "download it, e.g. with gdown, and name the file", NULL},
+    };
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
+        if (strncmp(name, pages[i].prefix, strlen(pages[i].prefix)) == 0 && !ending_is_among(name, text_format_endings))
+            return &pages[i];
+    return NULL;
+}
+
 static const struct remote_place *find_place(const char *name) {
     static const struct remote_place places[] = {
         {"https://", "an address", NULL,
-         "`curl -LO %s.bin -LO %s.idx`; text is read from addresses that end in .jsonl "
-         "or .txt"},
+         "`curl -LO %s.bin -LO %s.idx`; text is read from addresses that end in .jsonl, "
+         ".txt, .parquet, .csv, …"},
         {"http://", "an address", NULL, "`curl -LO %s.bin -LO %s.idx`"},
         {"ftp://", "an address", "download it: `curl -O %s`", "`curl -O %s.bin -O %s.idx`"},
         {"s3://", "in S3", NULL, "`aws s3 cp %s.bin . && aws s3 cp %s.idx .`"},
@@ -364,7 +380,7 @@ static int check_page(const char *name) {
 }
 
 int content_check_name(const char *name) {
-    const struct remote_place *place = find_place(name);
+    const struct remote_place *page = find_page(name), *place = page ? page : find_place(name);
     const struct content_kind *kind = place ? kind_by_name(name) : NULL;
     TRY(check_page(name));
     if (kind && !place->advice && !table_is_named(name))
@@ -380,9 +396,9 @@ int content_check_name(const char *name) {
 
 int content_check_prefix(const char *prefix) {
     const struct remote_place *place = find_place(prefix);
+    if (!place || find_page(prefix))
+        return content_check_name(prefix);
     TRY(check_page(prefix));
-    if (!place)
-        return 0;
     struct buffer advice = {0};
     append_advice(&advice, place->of_dataset ? place->of_dataset : "", prefix);
     error_set("%s is %s, not a dataset here; copy its .bin and .idx files%s%s", prefix, place->what,

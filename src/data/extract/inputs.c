@@ -203,6 +203,41 @@ static int expand_pattern(struct string_list *files, const char *pattern) {
     return 0;
 }
 
+// Whether another of the names is a file in the folder of this one that is not about the data.
+static bool has_data_beside(const struct string_list *names, const char *name) {
+    const size_t folder = (size_t)(name_of(name) - name);
+    for (int64_t i = 0; i < names->count; i++) {
+        const char *other = names->items[i];
+        if (strncmp(other, name, folder) == 0 && (size_t)(name_of(other) - other) == folder && file_exists(other) &&
+            !is_about(name_of(other)))
+            return true;
+    }
+    return false;
+}
+
+void inputs_leave_out(struct string_list *names, bool says_so) {
+    struct string_list kept = {0};
+    struct left_out left = {0};
+    char *end;
+    for (int64_t i = 0; i < names->count; i++) {
+        const char *name = names->items[i];
+        const bool is_weight = strtod(name, &end) >= 0 && *end == '\0';
+        if (is_weight && !file_exists(name))
+            break;
+        const bool is_left = file_is_regular(name) && is_about(name_of(name)) && has_data_beside(names, name);
+        string_list_add(is_left ? &left.about : &kept, name);
+    }
+    if (left.about.count > 0 && left.about.count + kept.count == names->count) {
+        if (says_so)
+            say_left_out(&left, "the files given");
+        string_list_free(names);
+        *names = kept;
+        kept = (struct string_list){0};
+    }
+    string_list_free(&kept);
+    left_out_free(&left);
+}
+
 // ---- walking a folder ----
 
 // The files to read in a folder or prefix, and those left out.
@@ -342,9 +377,13 @@ static int expand_remote(struct string_list *files, const char *name, const char
     return expand_object(files, name, endings);
 }
 
-int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings) {
-    for (int64_t i = 0; i < names->count; i++) {
-        const char *name = names->items[i];
+int inputs_expand_folders(struct string_list *files, const struct string_list *given, const char *const *endings) {
+    OWNED_BY(string_list_free) struct string_list names = {0};
+    for (int64_t i = 0; i < given->count; i++)
+        string_list_add(&names, given->items[i]);
+    inputs_leave_out(&names, true);
+    for (int64_t i = 0; i < names.count; i++) {
+        const char *name = names.items[i];
         if (url_is_remote(name))
             TRY(expand_remote(files, name, endings));
         else if (strcmp(name, "-") == 0 || (file_exists(name) && !file_is_folder(name)))

@@ -24,6 +24,10 @@ int inputs_expand(struct string_list *files, const struct string_list *names);
 // left out, which is logged, and links to folders are not followed. A folder without files to read is an error.
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings);
 
+// Of several paths without weights, which a shell may have made of folder/*, leaves out files about the data beside
+// others of their folder (README.md), with a note if `says_so`.
+void inputs_leave_out(struct string_list *names, bool says_so);
+
 // Total size on disk; 0 if unknown (standard input, a pipe).
 uint64_t inputs_bytes(const struct string_list *files);
 

@@ -18,6 +18,12 @@ struct gpt2_model {
 };
 
 static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (options->model_file && !options->vocab_file)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--tokenizer-model %s is for another --tokenizer-type: HuggingFaceTokenizer for a "
+                              "folder or a tokenizer.json, SentencePieceTokenizer, TikTokenizer, …; the default, "
+                              "GPT2BPETokenizer, needs --vocab-file vocab.json and --merge-file merges.txt",
+                              options->model_file);
     if (!options->vocab_file || !options->merge_file)
         return error_set_code(EXIT_CODE_USAGE,
                               "GPT2BPETokenizer needs --vocab-file vocab.json and --merge-file merges.txt");

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // ---- lists ----
 
@@ -68,7 +69,11 @@ static int unknown_type(const char *type) {
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
             why = "is not supported by this version";
-    error_set_code(EXIT_CODE_USAGE, "--tokenizer-type %s %s; supported: %s", type, why, buffer_string(&names));
+    const char *meant = NULL;
+    for (size_t i = 0; i < KIND_COUNT && *type && !meant; i++)
+        meant = strncasecmp(kinds[i]->name, type, strlen(type)) == 0 ? kinds[i]->name : NULL;
+    error_set_code(EXIT_CODE_USAGE, "--tokenizer-type %s %s%s%s%s; supported: %s", type, why,
+                   meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "", buffer_string(&names));
     buffer_free(&names);
     return -1;
 }
