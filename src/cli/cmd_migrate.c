@@ -299,13 +299,17 @@ static int run_migration(void *context) {
     OWNED_BY(buffer_free) struct buffer text = {0};
     OWNED_BY(shell_reading_free) struct shell_reading reading = {0};
     struct string_list arguments = {options->words.items + 1, options->words.count - 1};
-    TRY(file_read_all(options->words.items[0], MOST_SCRIPT_BYTES, &text));
-    TRY(shell_read(&(struct shell_input){.name = options->words.items[0],
-                                         .text = buffer_string(&text),
-                                         .length = text.length,
-                                         .arguments = &arguments,
-                                         .set = &options->set},
-                   &reading));
+    const char *name = options->words.items[0];
+    TRY(file_read_all(name, MOST_SCRIPT_BYTES, &text));
+    if (migrate_is_settings(name))
+        TRY(migrate_read_settings(name, &text, &reading));
+    else
+        TRY(shell_read(&(struct shell_input){.name = name,
+                                             .text = buffer_string(&text),
+                                             .length = text.length,
+                                             .arguments = &arguments,
+                                             .set = &options->set},
+                       &reading));
     return migrate_reading(options, &reading);
 }
 
@@ -316,9 +320,9 @@ const struct command cmd_migrate = {
               .positional_maximum = 1000,
               .positional_offset = OFFSET(words),
               .summary =
-                  "Reads a shell script that starts Megatron-LM, and prints the command of bevatron that does the "
-                  "same, a note for every flag that differs, and what `train --dry-run` says to it. Runs nothing "
-                  "of the script.",
+                  "Reads a shell script that starts Megatron-LM or llm.c, or settings of NeMo (.yaml), torchtitan "
+                  "(.toml) or nanoGPT (.py), and prints the command of bevatron that does the same, a note for every "
+                  "flag that differs, and what `train --dry-run` says to it. Runs nothing of the file.",
               .epilogue = "Examples:\n"
                           "  bevatron migrate train_gpt3_175b_distributed.sh ckpt logs vocab.json "
                           "merges.txt data_text_document\n"

@@ -228,11 +228,9 @@ static void name_model(struct migration *migration, const char *script) {
 }
 
 static int64_t find_script(const struct string_list *words) {
-    for (int64_t i = 0; i < words->count; i++) {
-        size_t length = strlen(words->items[i]);
-        if (length > 3 && strcmp(words->items[i] + length - 3, ".py") == 0)
+    for (int64_t i = 0; i < words->count; i++)
+        if (shell_is_python(words->items[i]) || shell_is_llmc(words->items[i]))
             return i;
-    }
     return words->count;
 }
 
@@ -259,19 +257,24 @@ static void settle_ranks(struct migration *migration, const struct config *confi
 
 void migrate_call(const struct shell_call *call, struct migration *migration) {
     *migration = (struct migration){.call = call};
+    struct string_list ours = {0};
     int64_t script = find_script(&call->words);
+    bool is_llmc = script < call->words.count && shell_is_llmc(call->words.items[script]);
+    if (is_llmc)
+        migrate_llmc(&call->words, script, &ours);
+    const struct string_list *given = is_llmc ? &ours : &call->words;
     read_launcher(&call->words, script, migration);
     name_model(migration, script < call->words.count ? call->words.items[script] : "");
     struct config trial;
     config_defaults(&trial);
     struct flag_parse parse = {.command = config_command(), .options = &trial};
     struct string_list shown = {0};
-    for (int64_t i = script + 1; i < call->words.count; i++) {
-        char *word = migrate_show(call->words.items[i], NULL);
+    for (int64_t i = script + 1; i < given->count; i++) {
+        char *word = migrate_show(given->items[i], NULL);
         string_list_add(&shown, word);
         free(word);
     }
-    char **words = call->words.items + script + 1;
+    char **words = given->items + script + 1;
     int count = (int)shown.count;
     for (int i = 0; i < count; i++)
         if (strncmp(words[i], "--", 2) == 0)
@@ -281,6 +284,7 @@ void migrate_call(const struct shell_call *call, struct migration *migration) {
     string_list_free(&shown);
     settle_ranks(migration, &trial);
     string_list_free(&parse.notes);
+    string_list_free(&ours);
     config_free(&trial);
 }
 

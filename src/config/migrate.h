@@ -19,6 +19,12 @@ struct migration {
 
 // The call that trains: the first certain one whose program's name has "train" in it; NULL if nothing is started.
 const struct shell_call *migrate_choose(const struct shell_reading *reading);
+// A file of settings by the ending of its name (nanoGPT's .py, torchtitan's .toml, NeMo's .yaml), as a reading with one
+// call; -1 with an error that names the line.
+bool migrate_is_settings(const char *name);
+int migrate_read_settings(const char *name, const struct buffer *file, struct shell_reading *reading);
+// Appends a command of llm.c, whose program is at that place, with the flags of Megatron.
+void migrate_llmc(const struct string_list *command, int64_t program, struct string_list *words);
 void migrate_call(const struct shell_call *call, struct migration *migration);
 void migration_free(struct migration *migration);
 // Appends the flags in a text to its words.

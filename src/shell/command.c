@@ -210,6 +210,14 @@ static bool ends_with(const char *text, const char *end) {
     return length >= size && strcmp(text + length - size, end) == 0;
 }
 
+bool shell_is_python(const char *word) {
+    return ends_with(word, ".py");
+}
+
+bool shell_is_llmc(const char *word) {
+    return is_called(word, "train_gpt2cu") || is_called(word, "train_gpt2fp32cu") || is_called(word, "train_gpt2");
+}
+
 static void append_items(struct string_list *list, const struct string_list *items, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++)
         string_list_add(list, items->items[i]);
@@ -245,7 +253,7 @@ static enum truth note_program(struct shell *shell, struct command_line *command
         follow_string(shell, command->document, command->line);
     for (int64_t i = 0; i < words->count; i++) {
         const char *word = words->items[i], *next = i + 1 < words->count ? words->items[i + 1] : "";
-        if (ends_with(word, ".py") && reading->call_count < MOST_CALLS &&
+        if ((shell_is_python(word) || shell_is_llmc(word)) && reading->call_count < MOST_CALLS &&
             (shell->launcher.count || starts_programs(words, i))) {
             MEMORY_GROW(reading->calls, reading->call_count, reading->call_capacity);
             struct shell_call *call = &reading->calls[reading->call_count++];

@@ -49,6 +49,9 @@ struct shell_input {
 // -1 with an error that names the line.
 int shell_read(const struct shell_input *input, struct shell_reading *reading);
 void shell_reading_free(struct shell_reading *reading);
+// Whether a word names a program that may train: a Python program, or llm.c's.
+bool shell_is_python(const char *word);
+bool shell_is_llmc(const char *word);
 bool shell_is_marked(const char *text);
 // The reason why a name is unknown; NULL if there is none.
 const char *shell_cause(const struct shell_reading *reading, const char *name);

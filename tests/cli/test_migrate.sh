@@ -116,6 +116,103 @@ grep -q "^bevatron train --save=--load" "$work/out" && pass || fail "a value has
 expect 2 "problems with the flags" "$BEVATRON" migrate "$work/words.sh" --output "$work/words.yaml"
 grep -q '^save: "--load"$' "$work/words.yaml" && pass || fail "a value of the file has become a flag"
 
+# Settings of other programs: their defaults count, their units are ours, and what is not known here is refused.
+cat >"$work/small.py" <<'END'
+"""
+smaller than GPT-2
+"""
+import time
+wandb_log = True  # no meaning here
+n_layer, = (2,)
+END
+expect 2 "small.py, line 6: is no setting that migrate reads" "$BEVATRON" migrate "$work/small.py"
+sed -i '$d' "$work/small.py"
+printf 'n_layer = 2\nbatch_size = 2\ngradient_accumulation_steps = 5 * 8\nlearning_rate = 1e-3\nbias = True\ndropout = 0.2\n' >>"$work/small.py"
+expect 0 "number of parameters" "$BEVATRON" migrate "$work/small.py"
+for line in "--num-layers 2 " "--global-batch-size 80 " "--lr 1e-3 " "--hidden-dropout 0.2 --attention-dropout 0.2" \
+    "--hidden-size 768 " "--adam-beta2 0.95" "--bf16 "; do
+    tr -s ' \\\n' ' ' <"$work/out" | grep -q -e "$line" && pass || fail "no \"$line\" for nanoGPT"
+done
+grep -q -e "--disable-bias\|wandb" "$work/out" && fail "bias = True or wandb_log has become a flag" || pass
+echo 'init_from = "gpt2-xl"' >>"$work/small.py"
+expect 2 "1 flags were left out" "$BEVATRON" migrate "$work/small.py"
+cat >"$work/titan.toml" <<'END'
+[model]
+name = "llama3"
+flavor = "8B"
+[optimizer]
+lr = 3e-4
+[lr_scheduler]
+min_lr_factor = 0.1
+warmup_steps = 20
+[training]
+local_batch_size = 1
+global_batch_size = -1
+seq_len = 128
+steps = 100
+dataset = "c4"
+[parallelism]
+tensor_parallel_degree = 2
+[checkpoint]
+enable = true
+folder = "out"
+[profiling]
+enable_profiling = true
+END
+expect 0 "number of parameters: 8030261248" "$BEVATRON" migrate "$work/titan.toml" --also="--vocab-size 128256"
+for line in "--nproc 2 --preset llama3-8b" "--lr 3e-4" "--min-lr 3e-05" "--lr-warmup-iters 20" "--tensor-model-parallel-size 2" "--save out" \
+    "--weight-decay 0.1"; do
+    tr -s ' \\\n' ' ' <"$work/out" | grep -q -e "$line" && pass || fail "no \"$line\" for torchtitan"
+done
+cat >"$work/nemo.yaml" <<'END'
+trainer: {devices: 8}
+END
+expect 2 "" "$BEVATRON" migrate "$work/nemo.yaml"
+cat >"$work/nemo.yaml" <<'END'
+name: megatron_gpt  # of NeMo
+trainer:
+  devices: 8
+  num_nodes: 2
+  precision: bf16
+  max_steps: 1000
+model:
+  micro_batch_size: 4
+  tensor_model_parallel_size: 2
+  encoder_seq_length: 128
+  num_layers: 2
+  hidden_size: 64
+  num_attention_heads: 4
+  kv_channels: null
+  bias: false
+  data:
+    data_prefix:
+      - 1.0
+      - /data/a_text_document
+    splits_string: 980,10,10
+  optim:
+    name: distributed_fused_adam
+    lr: 2e-4
+    sched:
+      name: CosineAnnealing
+      warmup_steps: 115
+END
+expect 0 "number of parameters" "$BEVATRON" migrate "$work/nemo.yaml" --also="--vocab-size 1000"
+for line in "mpirun -n 16 bevatron train --bf16 --train-iters 1000" "--disable-bias-linear --data-path 1.0 /data/a_text_document --split 980,10,10" \
+    "--use-distributed-optimizer --lr 2e-4 --lr-decay-style cosine --lr-warmup-iters 115"; do
+    tr -s ' \\\n' ' ' <"$work/out" | grep -q -e "$line" && pass || fail "no \"$line\" for NeMo"
+done
+echo 'mpirun -np 8 ./train_gpt2cu -i "a_*.bin" -e d12 -b 64 -t 1024 -d 524288 -r 1 -z 1 -l 0.0006 -q 0.1 -x 100 -h 1' >"$work/llmc.sh"
+expect 0 "number of parameters" "$BEVATRON" migrate "$work/llmc.sh" --also="--vocab-size 50257"
+for line in "--nproc 8 --train-data-path \"a_\*.bin\" --preset gpt2-124m --micro-batch-size 64" "--global-batch-size 512 " "--min-lr 6e-05" \
+    "--recompute-modules mlp_act --use-distributed-optimizer"; do
+    tr -s ' \\\n' ' ' <"$work/out" | grep -q -e "$line" && pass || fail "no \"$line\" for llm.c"
+done
+printf 'out_dir = "$(touch %s/owned)"\nx = `touch %s/owned`\n' "$work" "$work" >"$work/bad.py"
+expect 2 "" "$BEVATRON" migrate "$work/bad.py"
+printf 'a: \001b\n' >"$work/bad.yaml"
+expect 2 "bad.yaml, line 1: is no setting" "$BEVATRON" migrate "$work/bad.yaml"
+[ ! -e "$work/owned" ] && pass || fail "settings have run"
+
 # Sizes whose product no integer holds are the dry run's to refuse.
 cat >"$work/large.sh" <<'END'
 python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --lr 1 --train-iters 1 \
