@@ -100,13 +100,19 @@ static void append_run(struct buffer *out, const char *run, size_t length) {
     }
 }
 
+// Text with many short lines asks for room after each.
+static inline void make_room(struct buffer *out, size_t bytes) {
+    if (out->capacity - out->length <= bytes)
+        buffer_reserve(out, bytes);
+}
+
 static void append_string(struct json_writer *w, const char *string, size_t length) {
     struct buffer *out = w->out;
     enum { LONGEST_ESCAPE = 6 };
     buffer_append_byte(out, '"');
     while (length > 0) {
         bool has_high = false;
-        buffer_reserve(out, length + LONGEST_ESCAPE + SCAN_SLACK_BYTES);
+        make_room(out, length + LONGEST_ESCAPE + SCAN_SLACK_BYTES);
         size_t run = scan_copy_plain(out->data + out->length, string, length, &has_high);
         if (has_high && !w->keeps_bytes && utf8_check(string, run) < run)
             append_run(out, string, run);
@@ -115,7 +121,7 @@ static void append_string(struct json_writer *w, const char *string, size_t leng
         string += run;
         length -= run;
         if (length > 0) {
-            buffer_reserve(out, LONGEST_ESCAPE);
+            make_room(out, LONGEST_ESCAPE);
             out->length += put_escape(out->data + out->length, (unsigned char)*string);
             string++;
             length--;

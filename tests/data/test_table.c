@@ -15,17 +15,28 @@ static bool equals(const struct buffer *a, const struct buffer *b) {
     return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
 }
 
-static const char *const parquet_files[] = {"dictionary_snappy_v1", "dictionary_snappy_v2", "dictionary_zstd_v1",
-                                            "dictionary_zstd_v2",   "lengths_gzip_v1",      "lengths_gzip_v2",
-                                            "plain_lz4_v1",         "plain_lz4_v2",         "plain_none_v1",
-                                            "plain_none_v2",        "prefixes_brotli_v1",   "prefixes_brotli_v2"};
-enum { PARQUET_FILES = sizeof parquet_files / sizeof parquet_files[0] };
+static const char *const files[] = {"dictionary_snappy_v1.parquet",
+                                    "dictionary_snappy_v2.parquet",
+                                    "dictionary_zstd_v1.parquet",
+                                    "dictionary_zstd_v2.parquet",
+                                    "lengths_gzip_v1.parquet",
+                                    "lengths_gzip_v2.parquet",
+                                    "plain_lz4_v1.parquet",
+                                    "plain_lz4_v2.parquet",
+                                    "plain_none_v1.parquet",
+                                    "plain_none_v2.parquet",
+                                    "prefixes_brotli_v1.parquet",
+                                    "prefixes_brotli_v2.parquet",
+                                    "stream.arrow",
+                                    "lz4.arrow",
+                                    "zstd.arrow"};
+enum { FILES = sizeof files / sizeof files[0] };
 
 TEST(every_encoding_and_codec_gives_the_rows) {
     struct buffer expected = {0}, out = {0};
     EXPECT_OK(file_read_all("tests/golden/tables/rows.jsonl", 1 << 20, &expected));
-    for (int i = 0; i < PARQUET_FILES; i++) {
-        char *path = memory_printf("tests/golden/tables/%s.parquet", parquet_files[i]);
+    for (int i = 0; i < FILES; i++) {
+        char *path = memory_printf("tests/golden/tables/%s", files[i]);
         for (int threads = 1; threads <= 3; threads += 2) {
             int status = read_table(path, &columns, threads, threads == 1 ? 7 : 1 << 20, &out);
             bool is_missing = status < 0 && strstr(error_message(), "this build cannot read");
@@ -229,6 +240,37 @@ TEST(strange_tables_are_read_and_hostile_ones_refused) {
     buffer_free(&out);
 }
 
+// Arrow has no checksums: what is damaged is an error or gives other text, and never ends early without a word.
+TEST(arrow_that_is_cut_or_changed_is_refused) {
+    static const char *const of_arrow[] = {"stream.arrow", "lz4.arrow"};
+    struct buffer bytes = {0}, out = {0};
+    scratch_open();
+    for (int i = 0; i < 2; i++) {
+        char *from = memory_printf("tests/golden/tables/%s", of_arrow[i]),
+             *path = memory_string(scratch_path("cut.arrow"));
+        int refused = 0, whole = 0;
+        EXPECT_OK(file_read_all(from, 1 << 20, &bytes));
+        for (size_t length = 13; length < bytes.length; length += 1 + length / 40) {
+            write_quickly(path, &bytes, length);
+            int status = read_table(path, &columns, 1, 1 << 20, &out);
+            refused += status < 0 && strstr(error_message(), "Arrow data is damaged at byte ");
+            whole += status == 0;
+        }
+        EXPECT(refused > 80 && whole <= (i == 0 ? 3 : 0));  // a stream may end after any message
+        for (size_t at = 8; at < bytes.length; at += 1 + at / 40) {
+            bytes.data[at] ^= 0x55;
+            write_quickly(path, &bytes, bytes.length);
+            EXPECT(read_table(path, &columns, 1 + (int)(at % 3), 1 << 20, &out) == 0 || *error_message());
+            bytes.data[at] ^= 0x55;
+        }
+        free(path);
+        free(from);
+    }
+    buffer_free(&bytes);
+    buffer_free(&out);
+    scratch_close();
+}
+
 TEST(columns_are_found_by_path_and_by_name) {
     static const char file[] = "tests/golden/tables/plain_none_v1.parquet";
     struct buffer out = {0};
@@ -287,5 +329,6 @@ TEST(apache_files_are_read_or_refused_by_name) {
 }
 
 TEST_MAIN(TEST_CASE(every_encoding_and_codec_gives_the_rows), TEST_CASE(damage_is_an_error_with_the_byte),
-          TEST_CASE(strange_tables_are_read_and_hostile_ones_refused), TEST_CASE(columns_are_found_by_path_and_by_name),
+          TEST_CASE(strange_tables_are_read_and_hostile_ones_refused),
+          TEST_CASE(arrow_that_is_cut_or_changed_is_refused), TEST_CASE(columns_are_found_by_path_and_by_name),
           TEST_CASE(tables_are_no_text_for_readers_of_text), TEST_CASE(apache_files_are_read_or_refused_by_name))

@@ -69,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             got = reader_read(reader, lines.data + lines.length, READ_LIMIT - lines.length);
             lines.length += got > 0 ? (size_t)got : 0;
         }
-        bool is_table = reader_is_table(reader) && strcmp(reader_format(reader), "Parquet") == 0;
+        const char *format = reader_format(reader);
+        bool is_table = strcmp(format, "Parquet") == 0 || strcmp(format, "Arrow") == 0;
         reader_close(reader);
         const char *at = lines.data, *end = lines.data + lines.length, *stop;
         for (; is_table && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)

@@ -69,6 +69,13 @@ for name, encoding in encodings.items():
             pq.write_table(table, path, compression=codec, data_page_version=version, data_page_size=200,
                            write_batch_size=8, row_group_size=30, write_page_checksum=True, write_statistics=False,
                            store_schema=False, dictionary_pagesize_limit=150, **packing)
+# The same rows as Arrow, where text may also be in dictionaries, views and lists with 64-bit offsets.
+arrow = table.set_column(1, "language", table["language"].combine_chunks().dictionary_encode())
+arrow = arrow.set_column(0, "text", table["text"].cast(pa.string_view()))
+arrow = arrow.set_column(5, "tags", table["tags"].cast(pa.large_list(pa.large_string())))
+for name, codec, writer in [("stream", None, pa.ipc.new_stream), ("lz4", "lz4", pa.ipc.new_file), ("zstd", "zstd", pa.ipc.new_file)]:
+    with writer(os.path.join(folder, f"{name}.arrow"), arrow.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as out:
+        out.write_table(arrow, 30)
 write_expected(os.path.join(folder, "plain_none_v1.parquet"))
 # For tests/cli/test_remote.sh.
 pq.write_table(pa.table({"text": [f"{i} {i * 7 % 100}" for i in range(90)]}), os.path.join(folder, "numbers.parquet"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Text columns of Parquet files beside pyarrow's reading, value by value, with one thread and with three: files that
-pyarrow, Polars and DuckDB write in every encoding, codec, version of pages and nesting, and Apache's test files where they
-are ($BEVATRON_SHARED/data/parquet-testing). With BENCH=TEXT: CPU time of documents cut from that file, on one thread, beside pyarrow.
+"""Text columns of Parquet and Arrow files beside pyarrow's reading, value by value, with one thread and with three: files
+that pyarrow, Polars and DuckDB write in every encoding, codec, version and nesting, and Apache's test files where they are
+($BEVATRON_SHARED/data/parquet-testing, arrow-testing). With BENCH=TEXT: CPU time of documents cut from that file, on one thread, beside pyarrow.
 
     ROWS=build/release/tests/peers_rows python tests/peers/table_peers.py
 
@@ -24,14 +24,51 @@ import pyarrow.parquet as pq
 
 ROWS = os.environ.get("ROWS", os.path.join(os.path.dirname(os.environ.get("BEVATRON", "build/release/bevatron")),
                                            "tests/peers_rows"))
-SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", "../shared"), "data/parquet-testing")
+SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", "../shared"), "data")
 # A damaged checksum, which pyarrow does not look at.
 REFUSED = {"rle-dict-uncompressed-corrupt-checksum.parquet": "the checksum of a page is wrong"}
 random.seed(5)
 counts = {"equal": 0, "refused by both": 0, "different": 0}
 
 
-def text_leaves(file):
+def is_arrow(path):
+    return not path.endswith(("parquet", "encrypted"))
+
+
+def read_arrow(path):
+    with open(path, "rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(pa.memory_map(path)).read_all()
+
+
+TEXT = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
+
+
+def arrow_leaves(kind, is_list=False):
+    """The paths of the text in a type, and how to take it from a value."""
+    if kind in TEXT or pa.types.is_dictionary(kind) and kind.value_type in TEXT:
+        yield "", is_list, lambda value: value
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            for path, inner, take in arrow_leaves(field.type, is_list):
+                yield f".{field.name}{path}", inner, lambda v, n=field.name, t=take: None if v is None else t(v[n])
+    elif pa.types.is_map(kind):
+        for i, field in enumerate((kind.key_field, kind.item_field)):
+            for path, inner, take in arrow_leaves(field.type, True):
+                yield (f".entries.{field.name}{path}", inner,
+                       lambda v, i=i, t=take: None if v is None else [t(pair[i]) for pair in v])
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        for path, inner, take in arrow_leaves(kind.value_type, True):
+            yield f".{kind.value_field.name}{path}", inner, lambda v, t=take: None if v is None else [t(x) for x in v]
+
+
+def text_leaves(path):
+    if is_arrow(path):
+        for field in read_arrow(path).schema:
+            for inner, is_list, _ in arrow_leaves(field.type):
+                yield field.name + inner, is_list
+        return
+    file = pq.ParquetFile(path)
     for i in range(len(file.schema)):
         column = file.schema.column(i)
         if column.physical_type == "BYTE_ARRAY" and column.converted_type not in ("DECIMAL", "BSON"):
@@ -48,8 +85,13 @@ def strings(value):
 
 
 def theirs(path, leaf, is_list):
-    table = pq.ParquetFile(path).read(columns=[leaf], use_threads=False)
-    return [strings(v) if is_list else strings(v) or [b""] for v in table.column(0).to_pylist()]
+    if is_arrow(path):
+        table = read_arrow(path)
+        values = next([take(value) for value in table.column(field.name).to_pylist()] for field in table.schema
+                      for inner, _, take in arrow_leaves(field.type) if field.name + inner == leaf)
+    else:
+        values = pq.ParquetFile(path).read(columns=[leaf], use_threads=False).column(0).to_pylist()
+    return [strings(v) if is_list else strings(v) or [b""] for v in values]
 
 
 def ours(path, leaf, threads):
@@ -67,7 +109,7 @@ def ours(path, leaf, threads):
 def compare(path):
     name = os.path.basename(path)
     try:
-        leaves = list(text_leaves(pq.ParquetFile(path)))
+        leaves = list(text_leaves(path))
     except Exception as error:  # pyarrow has many kinds of them
         refused = isinstance(ours(path, "text", 1), str)
         counts["refused by both" if refused else "different"] += 1
@@ -152,6 +194,29 @@ def write_and_compare(path, count):
         compare(path)
 
 
+def write_arrow_and_compare(path, count):
+    rows = make_table(count)
+    for name in ("text", "language"):
+        rows = rows.append_column(f"{name} by index", rows.column(name).combine_chunks().dictionary_encode())
+        rows = rows.append_column(f"{name} as view", rows.column(name).cast(pa.string_view()))
+    wide = pa.array([maybe(lambda: [text(), None]) for _ in range(count)], pa.list_(pa.string(), 2))
+    rows = rows.append_column("fixed", wide).append_column("big lists", rows.column("tags").cast(pa.large_list(pa.string())))
+    for codec, rows_of_batch, writer in itertools.product([None, "lz4", "zstd"], [100, 5000], [pa.ipc.new_file, pa.ipc.new_stream]):
+        options = pa.ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=True)
+        with writer(path, rows.schema, options=options) as out:
+            out.write_table(rows, rows_of_batch)
+        compare(path)
+    with pa.ipc.new_stream(path, pa.schema([("t", pa.dictionary(pa.int8(), pa.string()))])) as out:
+        for begin in (0, 5, 9):  # a stream may replace its dictionaries
+            out.write_batch(pa.record_batch([pa.array([f"{begin + i % 3}" for i in range(9)]).dictionary_encode().cast(
+                pa.dictionary(pa.int8(), pa.string()))], names=["t"]))
+    compare(path)
+    frame = polars.from_arrow(make_table(count).drop(["map"]))
+    for codec, stream in itertools.product(["uncompressed", "lz4", "zstd"], [False, True]):
+        (frame.write_ipc_stream if stream else frame.write_ipc)(path, compression=codec)
+        compare(path)
+
+
 def children():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -188,8 +253,10 @@ def main():
             bench(path)
             return 0
         write_and_compare(path, 1500)
-    for path in sorted(glob.glob(os.path.join(SHARED, "*.parquet*"))):
-        compare(path)
+        write_arrow_and_compare(os.path.join(folder, "t.arrow"), 1500)
+    for pattern in ("parquet-testing/*.parquet*", "arrow-testing/*.arrow_file", "arrow-testing/*.stream"):
+        for path in sorted(glob.glob(os.path.join(SHARED, pattern))):
+            compare(path)
     print("  columns:", ", ".join(f"{count} {what}" for what, count in counts.items()))
     return 1 if counts["different"] or not counts["equal"] else 0
 

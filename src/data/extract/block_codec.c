@@ -98,17 +98,50 @@ static bool read_length(struct unpacking *u, size_t *length) {
     return true;
 }
 
-static bool unpack_lz4(const struct codec_block *block) {
+static bool unpack_sequences(struct unpacking *u) {
     enum { SHORTEST_COPY = 4 };
-    struct unpacking u = unpacking_of(block);
-    while (u.in < u.in_end) {
-        size_t tag = *u.in++, literals = tag >> 4, count = tag & 15, distance;
-        if (!read_length(&u, &literals) || !copy_literal(&u, literals))
+    while (u->in < u->in_end) {
+        size_t tag = *u->in++, literals = tag >> 4, count = tag & 15, distance;
+        if (!read_length(u, &literals) || !copy_literal(u, literals))
             return false;
-        if (u.in == u.in_end)
+        if (u->in == u->in_end)
             break;
-        if (!read_little(&u, 2, &distance) || !read_length(&u, &count) ||
-            !copy_earlier(&u, distance, count + SHORTEST_COPY))
+        if (!read_little(u, 2, &distance) || !read_length(u, &count) ||
+            !copy_earlier(u, distance, count + SHORTEST_COPY))
+            return false;
+    }
+    return true;
+}
+
+static bool unpack_lz4(const struct codec_block *block) {
+    struct unpacking u = unpacking_of(block);
+    return unpack_sequences(&u) && u.out == u.out_end;
+}
+
+// A frame (lz4_Frame_format.md): flags say which lengths and checksums there are, a block of 0 bytes ends it. Blocks
+// may copy from those before. The checksums are xxHash's, which nothing else here needs: they are passed over.
+static bool unpack_frame(const struct codec_block *block) {
+    enum { HAS_DICTIONARY = 1, HAS_CHECKSUM = 4, HAS_LENGTH = 8, HAS_BLOCK_CHECKSUMS = 16, PLAIN_BIT = 31 };
+    static const size_t magic = 0x184D2204;
+    struct unpacking u = unpacking_of(block);
+    size_t word, flags, bytes;
+    if (!read_little(&u, 4, &word) || word != magic || !read_little(&u, 1, &flags) || flags >> 6 != 1)
+        return false;
+    const size_t left_of_header = 2 + (flags & HAS_LENGTH ? 8u : 0u) + (flags & HAS_DICTIONARY ? 4u : 0u);
+    if (left_of_header > (size_t)(u.in_end - u.in))
+        return false;
+    u.in += left_of_header;
+    while (read_little(&u, 4, &word) && word != 0) {
+        struct unpacking part = u;
+        bytes = word & (((size_t)1 << PLAIN_BIT) - 1);
+        if (bytes > (size_t)(u.in_end - u.in))
+            return false;
+        part.in_end = u.in + bytes;
+        if (word >> PLAIN_BIT ? !copy_literal(&part, bytes) : !unpack_sequences(&part))
+            return false;
+        u.in += bytes;
+        u.out = part.out;
+        if (flags & HAS_BLOCK_CHECKSUMS && !read_little(&u, 4, &word))
             return false;
     }
     return u.out == u.out_end;
@@ -141,6 +174,7 @@ const struct block_codec block_gzip = {.name = "gzip", .most_growth = 1032, .str
 const struct block_codec block_brotli = {.name = "Brotli", .most_growth = 1 << 23, .stream = &codec_brotli};
 const struct block_codec block_zstd = {.name = "zstd", .most_growth = 1 << 16, .stream = &codec_zstd};
 const struct block_codec block_lz4 = {.name = "LZ4", .most_growth = 255, .unpack = unpack_lz4};
+const struct block_codec block_lz4_frame = {.name = "LZ4", .most_growth = 255, .unpack = unpack_frame};
 const struct block_codec block_lz4_hadoop = {.name = "LZ4", .most_growth = 255, .unpack = unpack_hadoop};
 
 static int unpack_stream(const struct codec *codec, void **state, const struct codec_block *block) {

@@ -83,7 +83,7 @@ struct block_codec {
 };
 
 extern const struct block_codec block_none, block_snappy, block_gzip, block_brotli, block_zstd, block_lz4,
-    block_lz4_hadoop;
+    block_lz4_hadoop, block_lz4_frame;
 
 // *state is NULL at first and kept for further blocks, until block_codec_close. 1; 0, without an error, if the data
 // is damaged; -1 if this build lacks the codec.

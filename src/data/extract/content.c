@@ -139,10 +139,9 @@ static const char as_document[] = "extract its text: `pandoc -t plain %s -o OUT.
 
 static const struct content_kind kinds[] = {
     {"PAR1", 4, "a Parquet file", .advice = as_table, .endings = {".parquet"}},
-    {"ARROW1\0", 8, "an Arrow file", .advice = "export its text as JSON Lines (pyarrow, duckdb, datasets' to_json)",
-     .endings = {".feather"}},
-    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", .advice = "export its text as JSON Lines (pyarrow, datasets' to_json)",
-     .endings = {".arrow"}},
+    {"ARROW1\0", 8, "an Arrow file", .advice = as_table, .endings = {".feather"}},
+    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", .advice = as_table, .endings = {".arrow"}},
+    {"FEA1", 4, "a Feather file of version 1", .advice = "write it again with pyarrow, which writes version 2"},
     {"Obj\x01", 4, "an Avro file", .advice = "export its text as JSON Lines, e.g. `avro-tools tojson %s`",
      .endings = {".avro"}},
     {"PK\x03\x04", 4, "a zip archive", .advice = as_zip, .endings = {".zip"}},

@@ -1,10 +1,10 @@
 // Reading text from Parquet files: what a file says about itself, how it packs levels and text, and the columns of a
-// row group.
+// row group, which are read page by page: memory is bounded by a page and the dictionary.
 #ifndef DATA_TABLE_PARQUET_H
 #define DATA_TABLE_PARQUET_H
 
 #include "base/buffer.h"
-#include "data/table/table.h"
+#include "data/table/columns.h"
 #include "data/table/thrift.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,36 +36,27 @@ struct parquet_metadata {
     struct thrift_list groups;  // struct parquet_group
 };
 
-// A leaf of the schema. Every value of a column has two levels: the definition level is the highest unless the value
-// or something above it is null or empty; the repetition level is 0 where a row begins.
-struct parquet_leaf {
-    char *path;  // "messages.list.element.content"
-    char *name;  // without the inner levels of lists and maps: "messages.content"
+// Of a leaf. Every value of a column has two levels: the definition level is the highest unless the value or something
+// above it is null or empty; the repetition level is 0 where a row begins.
+struct parquet_levels {
     int64_t type;
-    bool is_text;
     int most_definition, most_repetition;
 };
 
 struct parquet_file {
-    const struct table_input *input;
+    struct column_file columns;  // chunk i of a group belongs to leaf i; its data ends where the footer begins
     struct buffer footer;
     struct parquet_metadata metadata;
-    struct parquet_leaf *leaves;  // (leaf_count) chunk i of a group belongs to leaf i
-    int64_t leaf_count;
-    uint64_t data_end;  // where the footer begins
+    struct parquet_levels *levels;  // (leaves)
 };
 
-// Fills a zeroed struct; to be closed also on error.
-int parquet_file_open(struct parquet_file *file, const struct table_input *input);
-void parquet_file_close(struct parquet_file *file);
-// The leaf of that path or name; -1, with an error, if there is none or it holds no text.
-int64_t parquet_file_find(const struct parquet_file *file, const char *name);
-
-const struct parquet_group *parquet_file_group(const struct parquet_file *file, int64_t group);
 const struct parquet_chunk *parquet_file_chunk(const struct parquet_file *file, int64_t group, int64_t leaf);
 
-// Sets the error of damage at that byte; returns -1.
-int parquet_damaged(const struct parquet_file *file, uint64_t at, const char *problem);
+// The functions of the format that read pages (parquet_column.c).
+int parquet_column_begin(void **column, const struct column_file *file, int64_t group, int64_t leaf);
+int parquet_column_next(void *column, struct column_entry *entry);
+uint64_t parquet_column_position(const void *column);
+void parquet_column_end(void *column);
 
 // ---- encodings ----
 
@@ -129,28 +120,5 @@ struct parquet_texts {
 bool parquet_texts_open(struct parquet_texts *texts, int64_t encoding, const unsigned char *at,
                         const unsigned char *end, uint64_t count, const char **problem);
 bool parquet_texts_next(struct parquet_texts *texts, struct thrift_text *text);
-
-// ---- columns ----
-
-// The text of one column in one row group, read page by page: value after value, with its levels. Memory is bounded
-// by a page and the dictionary.
-
-struct parquet_column;
-
-// An entry of the column: a value, or a null or an empty list at some level.
-struct parquet_entry {
-    bool begins_row;
-    bool has_value;
-    const char *text;  // until the next entry is read
-    size_t length;
-};
-
-int parquet_column_open(struct parquet_column **column, const struct parquet_file *file, int64_t group, int64_t leaf);
-void parquet_column_close(struct parquet_column *column);  // NULL is fine
-
-// 1 with the next entry, 0 after the last, -1 on error.
-int parquet_column_next(struct parquet_column *column, struct parquet_entry *entry);
-// Byte of the file up to which pages were read.
-uint64_t parquet_column_position(const struct parquet_column *column);
 
 #endif

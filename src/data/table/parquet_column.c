@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_BYTES = 1 << 20, LEAST_HEADER_BYTES = 1 << 12, LENGTH_BYTES = 4 };
+enum { READ_BYTES = 1 << 17, REMOTE_READ_BYTES = 1 << 20, LEAST_HEADER_BYTES = 1 << 12, LENGTH_BYTES = 4 };
 enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
 
 struct page_header {
@@ -21,7 +21,7 @@ struct page_header {
 
 struct parquet_column {
     const struct parquet_file *file;
-    const struct parquet_leaf *leaf;
+    const struct parquet_levels *levels;
     const struct block_codec *codec;
     void *codec_state;
     struct buffer window;  // bytes of the file from window_begin on, of which the first `used` are done
@@ -71,7 +71,7 @@ static const struct block_codec *const codecs[] = {&block_none,   &block_snappy,
                                                    &block_brotli, &block_lz4_hadoop, &block_zstd, &block_lz4};
 
 static int damaged(const struct parquet_column *column, const char *problem) {
-    return parquet_damaged(column->file, column->page_at, problem);
+    return column_damaged(&column->file->columns, column->page_at, problem);
 }
 
 // ---- bytes of the file ----
@@ -84,21 +84,27 @@ static const unsigned char *window_at(const struct parquet_column *column) {
     return (const unsigned char *)column->window.data + column->used;
 }
 
-uint64_t parquet_column_position(const struct parquet_column *column) {
+static uint64_t position(const struct parquet_column *column) {
     return column->window_begin + column->used;
+}
+
+uint64_t parquet_column_position(const void *column) {
+    return position(column);
 }
 
 // Makes sure that the window holds `count` bytes, or all that are left of the data.
 static int need(struct parquet_column *column, size_t count) {
     struct buffer *window = &column->window;
     size_t have = in_window(column);
-    uint64_t next = column->window_begin + window->length, limit = column->file->data_end;
+    uint64_t next = column->window_begin + window->length, limit = column->file->columns.data_end;
     if (have >= count || next >= limit)
         return 0;
     // Chunks of old writers are longer than they say.
     uint64_t wanted = count - have, chunk_left = next < column->end ? column->end - next : 0;
-    if (wanted < READ_BYTES && wanted < chunk_left)
-        wanted = chunk_left < READ_BYTES ? chunk_left : READ_BYTES;
+    // What is read before its page is needed may have to be moved; a request to a server takes longer than that.
+    const uint64_t least = column->file->columns.input->descriptor < 0 ? REMOTE_READ_BYTES : READ_BYTES;
+    if (wanted < least && wanted < chunk_left)
+        wanted = chunk_left < least ? chunk_left : least;
     if (wanted > limit - next)
         wanted = limit - next;
     if (have > 0)
@@ -107,13 +113,13 @@ static int need(struct parquet_column *column, size_t count) {
     column->used = 0;
     window->length = have;
     buffer_reserve(window, (size_t)wanted);
-    TRY(table_read_at(column->file->input, next, window->data + have, (size_t)wanted));
+    TRY(table_read_at(column->file->columns.input, next, window->data + have, (size_t)wanted));
     window->length += (size_t)wanted;
     return 0;
 }
 
 static int read_header(struct parquet_column *column, struct page_header *header) {
-    column->page_at = parquet_column_position(column);
+    column->page_at = position(column);
     for (size_t wanted = LEAST_HEADER_BYTES;; wanted *= 4) {
         TRY(need(column, wanted));
         struct thrift_input input = {.at = window_at(column), .end = window_at(column) + in_window(column)};
@@ -129,15 +135,16 @@ static int read_header(struct parquet_column *column, struct page_header *header
 
 // ---- pages ----
 
+static const char wrong_size[] = "a page cannot be decompressed to the size that it says";
+
 // Decompresses the page after the first `plain` bytes of it, which are not compressed.
 static int unpack_page(struct parquet_column *column, const struct page_header *header, size_t plain,
                        struct buffer *page) {
     size_t packed_bytes = (size_t)header->packed_bytes.value, raw_bytes = (size_t)header->raw_bytes.value;
     const unsigned char *packed = window_at(column);
-    const struct block_codec *codec = header->is_compressed.value ? column->codec : &block_none;
-    const char *problem = "a page cannot be decompressed to the size that it says";
+    const struct block_codec *codec = column->codec;
     if (raw_bytes - plain > (packed_bytes - plain) * codec->most_growth)
-        return damaged(column, problem);
+        return damaged(column, wrong_size);
     buffer_clear(page);
     buffer_reserve(page, raw_bytes + 1);
     memcpy(page->data, packed, plain);
@@ -147,10 +154,10 @@ static int unpack_page(struct parquet_column *column, const struct page_header *
     bool is_empty = block.in_bytes == 0 && block.out_bytes == 0;
     int status = is_empty ? 1 : block_codec_unpack(codec, &column->codec_state, &block);
     if (status < 0)
-        return error_context("%s", column->file->input->name);
+        return error_context("%s", column->file->columns.input->name);
     page->length = raw_bytes;
     page->data[raw_bytes] = 0;
-    return status > 0 ? 0 : damaged(column, problem);
+    return status > 0 ? 0 : damaged(column, wrong_size);
 }
 
 static int check_page(struct parquet_column *column, const struct page_header *header) {
@@ -158,7 +165,7 @@ static int check_page(struct parquet_column *column, const struct page_header *h
     if (packed < 0 || packed > INT32_MAX || raw < 0 || raw > INT32_MAX || header->values.value < 0 ||
         header->values.value > INT32_MAX)
         return damaged(column, "the sizes of a page are out of range");
-    if ((uint64_t)packed > column->file->data_end - parquet_column_position(column))
+    if ((uint64_t)packed > column->file->columns.data_end - position(column))
         return damaged(column, "a page is longer than the file");
     TRY(need(column, (size_t)packed));
     if (header->crc.is_set && crc32_ieee(window_at(column), (size_t)packed) != (uint32_t)header->crc.value)
@@ -222,7 +229,7 @@ static const unsigned char *take_levels(struct parquet_runs *runs, const unsigne
 
 static int take_data(struct parquet_column *column, const struct page_header *header) {
     const char *problem = "the levels of a page are longer than the page, or packed in an unknown way";
-    const struct parquet_leaf *leaf = column->leaf;
+    const struct parquet_levels *levels = column->levels;
     const size_t raw = (size_t)header->raw_bytes.value;
     bool is_v2 = header->type.value == PAGE_DATA_V2;
     int64_t repetitions = is_v2 ? header->repetition_bytes.value : 0;
@@ -232,19 +239,27 @@ static int take_data(struct parquet_column *column, const struct page_header *he
         return damaged(column, problem);
     if (header->values.value > column->values_left)
         return damaged(column, "a page has more values than its column");
-    TRY(unpack_page(column, header, (size_t)(repetitions + definitions), &column->page));
-    const unsigned char *at = (const unsigned char *)column->page.data, *end = at + raw;
+    // A page that is stored as it is stays in the window until the next one is read.
+    const unsigned char *at = window_at(column);
+    bool is_stored = !header->is_compressed.value || column->codec == &block_none;
+    if (is_stored && header->packed_bytes.value != header->raw_bytes.value)
+        return damaged(column, wrong_size);
+    if (!is_stored) {
+        TRY(unpack_page(column, header, (size_t)(repetitions + definitions), &column->page));
+        at = (const unsigned char *)column->page.data;
+    }
+    const unsigned char *end = at + raw;
     if (is_v2) {
         column->repetitions =
-            (struct parquet_runs){.at = at, .end = at + repetitions, .width = bits_of(leaf->most_repetition)};
+            (struct parquet_runs){.at = at, .end = at + repetitions, .width = bits_of(levels->most_repetition)};
         at += repetitions;
         column->definitions =
-            (struct parquet_runs){.at = at, .end = at + definitions, .width = bits_of(leaf->most_definition)};
+            (struct parquet_runs){.at = at, .end = at + definitions, .width = bits_of(levels->most_definition)};
         at += definitions;
     } else {
-        at = take_levels(&column->repetitions, at, end, leaf->most_repetition, header,
+        at = take_levels(&column->repetitions, at, end, levels->most_repetition, header,
                          header->repetition_encoding.value);
-        at = take_levels(&column->definitions, at, end, leaf->most_definition, header,
+        at = take_levels(&column->definitions, at, end, levels->most_definition, header,
                          header->definition_encoding.value);
     }
     column->page_left = header->values.value;
@@ -269,8 +284,9 @@ static int read_page(struct parquet_column *column) {
 
 // ---- entries ----
 
-int parquet_column_next(struct parquet_column *column, struct parquet_entry *entry) {
-    const struct parquet_leaf *leaf = column->leaf;
+int parquet_column_next(void *state, struct column_entry *entry) {
+    struct parquet_column *column = state;
+    const struct parquet_levels *levels = column->levels;
     uint32_t repetition = 0, definition = 0;
     struct thrift_text text = {0};
     while (column->page_left == 0) {
@@ -279,13 +295,13 @@ int parquet_column_next(struct parquet_column *column, struct parquet_entry *ent
         TRY(read_page(column));
     }
     column->page_left--;
-    if ((leaf->most_repetition > 0 && !parquet_runs_next(&column->repetitions, &repetition)) ||
-        (leaf->most_definition > 0 && !parquet_runs_next(&column->definitions, &definition)))
+    if ((levels->most_repetition > 0 && !parquet_runs_next(&column->repetitions, &repetition)) ||
+        (levels->most_definition > 0 && !parquet_runs_next(&column->definitions, &definition)))
         return damaged(column, "the levels of a page end early");
-    if (repetition > (uint32_t)leaf->most_repetition || definition > (uint32_t)leaf->most_definition)
+    if (repetition > (uint32_t)levels->most_repetition || definition > (uint32_t)levels->most_definition)
         return damaged(column, "a level of a page is higher than its column has");
     entry->begins_row = repetition == 0;
-    entry->has_value = definition == (uint32_t)leaf->most_definition;
+    entry->has_value = definition == (uint32_t)levels->most_definition;
     if (entry->has_value && !parquet_texts_next(&column->texts, &text))
         return damaged(column, "the values of a page are damaged");
     entry->text = text.bytes;
@@ -293,7 +309,7 @@ int parquet_column_next(struct parquet_column *column, struct parquet_entry *ent
     return 1;
 }
 
-static int check_chunk(const struct parquet_file *file, const struct parquet_chunk *chunk, const char *path) {
+static int check_chunk(const struct column_file *file, const struct parquet_chunk *chunk, const char *path) {
     const char *name = file->input->name;
     if (chunk->is_encrypted)
         return bad_data(
@@ -308,31 +324,32 @@ static int check_chunk(const struct parquet_file *file, const struct parquet_chu
     return 0;
 }
 
-int parquet_column_open(struct parquet_column **opened, const struct parquet_file *file, int64_t group, int64_t leaf) {
+int parquet_column_begin(void **begun, const struct column_file *columns, int64_t group, int64_t leaf) {
+    const struct parquet_file *file = (const struct parquet_file *)columns;
     const struct parquet_chunk *chunk = parquet_file_chunk(file, group, leaf);
-    *opened = NULL;
-    TRY(check_chunk(file, chunk, file->leaves[leaf].path));
+    TRY(check_chunk(columns, chunk, columns->leaves[leaf].path));
     int64_t begin = chunk->dictionary_page.value > 0 && chunk->dictionary_page.value < chunk->data_page.value
                         ? chunk->dictionary_page.value
                         : chunk->data_page.value;
     // Without values there may be no pages, and then no place where they begin.
     if (chunk->values.value == 0)
         begin = 0;
-    else if (chunk->values.value < 0 || begin < LENGTH_BYTES || (uint64_t)begin >= file->data_end ||
-             chunk->packed_bytes.value < 0 || (uint64_t)chunk->packed_bytes.value > file->data_end)
-        return parquet_damaged(file, file->data_end, "a column lies outside of the file");
+    else if (chunk->values.value < 0 || begin < LENGTH_BYTES || (uint64_t)begin >= columns->data_end ||
+             chunk->packed_bytes.value < 0 || (uint64_t)chunk->packed_bytes.value > columns->data_end)
+        return column_damaged(columns, columns->data_end, "a column lies outside of the file");
     struct parquet_column *column = memory_alloc(sizeof *column);
     *column = (struct parquet_column){.file = file,
-                                      .leaf = &file->leaves[leaf],
+                                      .levels = &file->levels[leaf],
                                       .codec = codecs[chunk->codec.value],
                                       .window_begin = (uint64_t)begin,
                                       .end = (uint64_t)begin + (uint64_t)chunk->packed_bytes.value,
                                       .values_left = chunk->values.value};
-    *opened = column;
+    *begun = column;
     return 0;
 }
 
-void parquet_column_close(struct parquet_column *column) {
+void parquet_column_end(void *state) {
+    struct parquet_column *column = state;
     if (!column)
         return;
     block_codec_close(column->codec, column->codec_state);

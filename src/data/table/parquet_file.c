@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAGIC_BYTES = 4, TAIL_BYTES = 8, MOST_DEPTH = 32, MOST_NAME_BYTES = 1 << 26 };
+enum { MAGIC_BYTES = 4, TAIL_BYTES = 8, MOST_DEPTH = 32 };
 enum { REPETITION_OPTIONAL = 1, REPETITION_REPEATED = 2 };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3, CONVERTED_DECIMAL = 5, CONVERTED_BSON = 20 };
 enum { TYPE_BYTE_ARRAY = 6 };
@@ -70,9 +70,7 @@ static const struct thrift_record metadata_record = RECORD(parquet_metadata, met
 
 struct schema_walk {
     struct parquet_file *file;
-    int64_t next;              // element
-    struct buffer path, name;  // of the current element
-    size_t name_bytes;         // of all leaves: long names above many leaves would multiply
+    int64_t next;  // element
     int depth;
 };
 
@@ -83,39 +81,19 @@ struct schema_place {
     bool is_only;   // the only child of such an element
 };
 
-int parquet_damaged(const struct parquet_file *file, uint64_t at, const char *problem) {
-    return bad_data("%s: Parquet data is damaged at byte %" PRIu64 ": %s; copy or download the file again",
-                    file->input->name, at, problem);
-}
-
-static void append_part(struct buffer *path, const struct thrift_text *name) {
-    if (path->length > 0)
-        buffer_append_byte(path, '.');
-    buffer_append(path, name->bytes, name->length);
-}
-
-static void cut_back(struct buffer *path, size_t length) {
-    path->length = length;
-    if (path->data)
-        path->data[length] = 0;
-}
-
 static int walk_element(struct schema_walk *walk, struct schema_place place);
 
-static void add_leaf(struct schema_walk *walk, const struct parquet_schema_element *element,
-                     struct schema_place place) {
+static int add_leaf(struct schema_walk *walk, const struct parquet_schema_element *element, struct schema_place place) {
     struct parquet_file *file = walk->file;
     bool is_number = element->is_decimal ||
                      (element->converted.is_set &&
                       (element->converted.value == CONVERTED_DECIMAL || element->converted.value == CONVERTED_BSON));
-    file->leaves[file->leaf_count++] = (struct parquet_leaf){
-        .path = memory_string(buffer_string(&walk->path)),
-        .name = memory_string(buffer_string(&walk->name)),
+    file->levels[file->columns.leaf_count] = (struct parquet_levels){
         .type = element->type.value,
-        .is_text = element->type.value == TYPE_BYTE_ARRAY && !is_number,
         .most_definition = place.definition,
         .most_repetition = place.repetition,
     };
+    return column_add(&file->columns, element->type.value == TYPE_BYTE_ARRAY && !is_number, place.repetition > 0);
 }
 
 static int walk_children(struct schema_walk *walk, const struct parquet_schema_element *element,
@@ -133,31 +111,26 @@ static int walk_children(struct schema_walk *walk, const struct parquet_schema_e
 }
 
 static int walk_element(struct schema_walk *walk, struct schema_place place) {
-    const struct parquet_file *file = walk->file;
-    const struct thrift_list *schema = &file->metadata.schema;
+    struct column_file *columns = &walk->file->columns;
+    const struct thrift_list *schema = &walk->file->metadata.schema;
     if (walk->next >= schema->count || walk->depth > MOST_DEPTH)
-        return parquet_damaged(file, file->data_end, "its schema has fewer elements than it says, or too many levels");
+        return column_damaged(columns, columns->data_end,
+                              "its schema has fewer elements than it says, or too many levels");
     const struct parquet_schema_element *element = (const struct parquet_schema_element *)schema->items + walk->next++;
     bool is_repeated = element->repetition.value == REPETITION_REPEATED;
-    size_t path = walk->path.length, name = walk->name.length;
     place.definition += is_repeated || element->repetition.value == REPETITION_OPTIONAL;
     place.repetition += is_repeated;
     place.is_inner = place.is_inner && is_repeated;
-    append_part(&walk->path, &element->name);
-    if (!place.is_inner && !place.is_only)
-        append_part(&walk->name, &element->name);
+    const struct column_mark mark =
+        column_enter(columns, element->name.bytes, element->name.length, place.is_inner || place.is_only);
     walk->depth++;
     int status = 0;
-    walk->name_bytes += walk->path.length + walk->name.length;
-    if (walk->name_bytes > MOST_NAME_BYTES)
-        status = parquet_damaged(file, file->data_end, "the names of its columns are too long");
-    else if (element->children.value > 0)
+    if (element->children.value > 0)
         status = walk_children(walk, element, place);
     else if (element->type.is_set)  // a struct may have no members
-        add_leaf(walk, element, place);
+        status = add_leaf(walk, element, place);
     walk->depth--;
-    cut_back(&walk->path, path);
-    cut_back(&walk->name, name);
+    column_leave(columns, mark);
     return status;
 }
 
@@ -165,98 +138,99 @@ static int walk_element(struct schema_walk *walk, struct schema_place place) {
 static int walk_schema(struct parquet_file *file) {
     const struct parquet_schema_element *root = file->metadata.schema.items;
     struct schema_walk walk = {.file = file, .next = 1};
-    int status = 0;
     if (file->metadata.schema.count == 0)
-        return parquet_damaged(file, file->data_end, "it has no schema");
-    file->leaves = memory_alloc((size_t)file->metadata.schema.count * sizeof *file->leaves);
-    for (int64_t i = 0; status == 0 && i < root->children.value; i++)
-        status = walk_element(&walk, (struct schema_place){0});
-    buffer_free(&walk.path);
-    buffer_free(&walk.name);
-    return status;
+        return column_damaged(&file->columns, file->columns.data_end, "it has no schema");
+    file->levels = memory_alloc((size_t)file->metadata.schema.count * sizeof *file->levels);
+    for (int64_t i = 0; i < root->children.value; i++)
+        TRY(walk_element(&walk, (struct schema_place){0}));
+    return 0;
 }
 
 // ---- the footer ----
 
-static int refuse_encrypted(const struct parquet_file *file) {
+static int refuse_encrypted(const struct column_file *file) {
     return bad_data("%s is an encrypted Parquet file; decrypt it first, e.g. with pyarrow, which takes the keys",
                     file->input->name);
 }
 
-static int read_footer(struct parquet_file *file) {
+static int read_footer(struct column_file *file, struct buffer *footer) {
     const struct table_input *input = file->input;
     unsigned char tail[TAIL_BYTES];
     if (input->size < MAGIC_BYTES + TAIL_BYTES)
-        return parquet_damaged(file, input->size, "it ends before its footer");
+        return column_damaged(file, input->size, "it ends before its footer");
     TRY(table_read_at(input, input->size - TAIL_BYTES, tail, sizeof tail));
     if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, "PARE", MAGIC_BYTES) == 0)
         return refuse_encrypted(file);
     if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, "PAR1", MAGIC_BYTES) != 0)
-        return parquet_damaged(file, input->size - MAGIC_BYTES, "it does not end with PAR1, so its end is missing");
+        return column_damaged(file, input->size - MAGIC_BYTES, "it does not end with PAR1, so its end is missing");
     uint64_t length = (uint64_t)tail[0] | (uint64_t)tail[1] << 8 | (uint64_t)tail[2] << 16 | (uint64_t)tail[3] << 24;
     if (length > input->size - MAGIC_BYTES - TAIL_BYTES)
-        return parquet_damaged(file, input->size - TAIL_BYTES, "its footer is larger than the file");
+        return column_damaged(file, input->size - TAIL_BYTES, "its footer is larger than the file");
     file->data_end = input->size - TAIL_BYTES - length;
-    buffer_reserve(&file->footer, (size_t)length);
-    TRY(table_read_at(input, file->data_end, file->footer.data, (size_t)length));
-    file->footer.length = (size_t)length;
+    buffer_reserve(footer, (size_t)length);
+    TRY(table_read_at(input, file->data_end, footer->data, (size_t)length));
+    footer->length = (size_t)length;
     return 0;
 }
 
-static int check_groups(const struct parquet_file *file) {
-    for (int64_t i = 0; i < file->metadata.groups.count; i++) {
-        const struct parquet_group *group = parquet_file_group(file, i);
-        bool fits = group->chunks.count == file->leaf_count && group->rows.value >= 0;
-        for (int64_t k = 0; fits && k < file->leaf_count; k++) {
-            const struct parquet_chunk *chunk = parquet_file_chunk(file, i, k);
-            fits = !chunk->type.is_set || chunk->type.value == file->leaves[k].type;
-        }
-        if (!fits)
-            return parquet_damaged(file, file->data_end, "a row group does not fit the schema");
-    }
-    return 0;
-}
-
-int parquet_file_open(struct parquet_file *file, const struct table_input *input) {
-    file->input = input;
-    TRY(read_footer(file));
-    const unsigned char *footer = (const unsigned char *)file->footer.data;
-    struct thrift_input bytes = {.at = footer, .end = footer + file->footer.length};
-    if (!thrift_read(&bytes, &metadata_record, &file->metadata))
-        return parquet_damaged(file, file->data_end + (uint64_t)(bytes.at - footer), bytes.problem);
-    TRY(walk_schema(file));
-    return check_groups(file);
-}
-
-void parquet_file_close(struct parquet_file *file) {
-    thrift_free(&metadata_record, &file->metadata);
-    for (int64_t i = 0; i < file->leaf_count; i++) {
-        free(file->leaves[i].path);
-        free(file->leaves[i].name);
-    }
-    free(file->leaves);
-    buffer_free(&file->footer);
-    *file = (struct parquet_file){0};
-}
-
-// ---- columns ----
-
-const struct parquet_group *parquet_file_group(const struct parquet_file *file, int64_t group) {
+static const struct parquet_group *group_of(const struct parquet_file *file, int64_t group) {
     return (const struct parquet_group *)file->metadata.groups.items + group;
 }
 
 const struct parquet_chunk *parquet_file_chunk(const struct parquet_file *file, int64_t group, int64_t leaf) {
-    return (const struct parquet_chunk *)parquet_file_group(file, group)->chunks.items + leaf;
+    return (const struct parquet_chunk *)group_of(file, group)->chunks.items + leaf;
 }
 
-int64_t parquet_file_find(const struct parquet_file *file, const char *name) {
-    OWNED_BY(buffer_free) struct buffer others = {0};
-    for (int64_t i = 0; i < file->leaf_count; i++) {
-        const struct parquet_leaf *leaf = &file->leaves[i];
-        if (leaf->is_text && (strcmp(leaf->path, name) == 0 || strcmp(leaf->name, name) == 0))
-            return i;
-        if (leaf->is_text)
-            table_note_column(&others, leaf->name);
+static int check_groups(const struct parquet_file *file) {
+    const struct column_file *columns = &file->columns;
+    for (int64_t i = 0; i < columns->group_count; i++) {
+        const struct parquet_group *group = group_of(file, i);
+        bool fits = group->chunks.count == columns->leaf_count && group->rows.value >= 0;
+        for (int64_t k = 0; fits && k < columns->leaf_count; k++) {
+            const struct parquet_chunk *chunk = parquet_file_chunk(file, i, k);
+            fits = !chunk->type.is_set || chunk->type.value == file->levels[k].type;
+        }
+        if (!fits)
+            return column_damaged(columns, columns->data_end, "a row group does not fit the schema");
     }
-    return table_refuse_column(file->input, name, &others);
+    return 0;
 }
+
+// ---- the format ----
+
+static int parquet_open(struct column_file *columns) {
+    struct parquet_file *file = (struct parquet_file *)columns;
+    TRY(read_footer(columns, &file->footer));
+    const unsigned char *footer = (const unsigned char *)file->footer.data;
+    struct thrift_input bytes = {.at = footer, .end = footer + file->footer.length};
+    if (!thrift_read(&bytes, &metadata_record, &file->metadata))
+        return column_damaged(columns, columns->data_end + (uint64_t)(bytes.at - footer), bytes.problem);
+    columns->group_count = file->metadata.groups.count;
+    TRY(walk_schema(file));
+    return check_groups(file);
+}
+
+static void parquet_close(struct column_file *columns) {
+    struct parquet_file *file = (struct parquet_file *)columns;
+    thrift_free(&metadata_record, &file->metadata);
+    free(file->levels);
+    buffer_free(&file->footer);
+}
+
+static struct column_group parquet_group(const struct column_file *columns, int64_t group, int64_t leaf) {
+    const struct parquet_file *file = (const struct parquet_file *)columns;
+    const struct parquet_chunk *chunk = parquet_file_chunk(file, group, leaf);
+    return (struct column_group){.rows = group_of(file, group)->rows.value,
+                                 .begin = (uint64_t)chunk->data_page.value,
+                                 .bytes = (uint64_t)chunk->raw_bytes.value};
+}
+
+const struct column_format column_parquet = {.name = "Parquet",
+                                             .file_bytes = sizeof(struct parquet_file),
+                                             .open = parquet_open,
+                                             .close = parquet_close,
+                                             .group = parquet_group,
+                                             .begin = parquet_column_begin,
+                                             .next = parquet_column_next,
+                                             .position = parquet_column_position,
+                                             .end = parquet_column_end};

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct table_kind *const kinds[] = {&table_parquet, &table_csv, &table_tsv, &table_json_objects,
-                                                 &table_json};
+static const struct table_kind *const kinds[] = {&table_parquet, &table_arrow,        &table_csv,
+                                                 &table_tsv,     &table_json_objects, &table_json};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count) {

@@ -44,7 +44,7 @@ struct table_kind {
     void (*close)(void *state);
 };
 
-extern const struct table_kind table_parquet, table_csv, table_tsv, table_json_objects, table_json;
+extern const struct table_kind table_parquet, table_arrow, table_csv, table_tsv, table_json_objects, table_json;
 
 // The kind of a file by its first bytes and its name; NULL if it is none of them.
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count);
