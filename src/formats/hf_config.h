@@ -69,6 +69,9 @@ struct hf_member {
 enum { HF_OWN_MEMBERS = 8 };
 // A whole number; a member that is absent or null has its fallback.
 int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int64_t *value);
+// A whole number with the family's default for `member`.
+int hf_count_of(const struct hf_family *family, const struct json *root, const char *key, const char *member,
+                int64_t *value);
 
 // Which layers have experts, for a family whose config.json says so: --moe-layer-freq, to be freed, or NULL with a
 // message; whether a config.json agrees with the flags; whether the family can express them; and the members to write.

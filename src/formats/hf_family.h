@@ -69,7 +69,7 @@ enum hf_windows {
     HF_WINDOWS_ALL,
 };
 
-// How config.json says which layers have experts: see hf_config_experts.c.
+// How config.json says which layers have experts: see hf_config_layers.c.
 enum hf_sparse {
     HF_SPARSE_ALL,    // it does not: all have
     HF_SPARSE_STEP,   // decoder_sparse_step and mlp_only_layers
@@ -138,9 +138,9 @@ struct hf_family {
     bool has_fp8_blocks;              // its matrices may come in fp8 with scales of blocks
     const char *left_out;             // part of the names of tensors that are ignored, as in transformers; NULL: none
     bool needs_rope_scaling;          // config.json must state the rotary scaling: there is no clear default
-    bool has_latents;                 // DeepSeek's, see hf_config_latent.c
-    int group_best;                   // shared experts beside routed ones in groups, see hf_config_experts.c: number of
-                                      // a group's best scores that rank it; 0: it describes experts in another way
+    bool has_latents;                 // DeepSeek's, see hf_config_deepseek.c
+    int group_best;                   // shared experts beside routed ones in groups, see hf_config_deepseek.c: number
+                                      // of a group's best scores that rank it; 0: it describes experts in another way
     const char *shared_key;           // its name for n_shared_experts; NULL: the same
     const char *topk_method;          // NULL: no such member
     const char *plain_method;         // its value without groups, the usual one; NULL: the same

@@ -99,7 +99,7 @@ extern const struct hf_key hf_moe_width[];       // moe_intermediate_size
 extern const struct hf_key hf_router_factor[];
 extern const struct hf_key hf_sums_to_one[];  // norm_topk_prob
 extern const struct hf_key hf_always_one[];   // norm_topk_prob must be true
-extern const struct hf_key hf_latent_keys[];  // without the members that hf_config_latent.c reads and writes
+extern const struct hf_key hf_latent_keys[];  // without the members that hf_config_deepseek.c reads and writes
 extern const struct hf_key hf_latent_rotation[];
 extern const struct hf_key hf_multipliers[];  // Granite's
 extern const struct hf_key hf_depth_count[];  // num_nextn_predict_layers

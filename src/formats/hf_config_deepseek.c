@@ -1,10 +1,105 @@
-// Latent attention in config.json of DeepSeek-V2 and V3: its YaRN differs from other families'.
+// DeepSeek's in config.json: shared experts and groups of experts, which others have, too; and latent attention, whose
+// YaRN differs from other families'. See hf_config.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/hf_config.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int64_t *value) {
+    const struct json *member = root ? json_member(root, key) : NULL;
+    *value = fallback;
+    if (!member || member->type == JSON_NULL)
+        return 0;
+    if (member->type != JSON_NUMBER || member->number != floor(member->number) || fabs(member->number) > 1e9)
+        return error_set("its \"%s\" is not a whole number", key);
+    *value = (int64_t)member->number;
+    return 0;
+}
+
+int hf_count_of(const struct hf_family *family, const struct json *root, const char *key, const char *member,
+                int64_t *value) {
+    const char *usual = hf_default(family, member);
+    return hf_whole_of(root, key, usual ? strtoll(usual, NULL, 10) : 0, value);
+}
+
+// ---- shared experts and groups ----
+
+static const char *shared_key(const struct hf_family *family) {
+    return family->shared_key ? family->shared_key : "n_shared_experts";
+}
+
+static int read_shared(const struct hf_family *family, const struct json *root, struct config *config) {
+    int64_t shared = 0;
+    TRY(hf_count_of(family, root, shared_key(family), "n_shared_experts", &shared));
+    if (shared < 1 || shared > 1 << 10)
+        return error_set("its \"%s\" is not a number of experts from 1 to 1024", shared_key(family));
+    return config_take_number(config, "--moe-shared-expert-intermediate-size",
+                              shared * config->model.moe_ffn_hidden_size);
+}
+
+// Whether experts are chosen without groups, despite other members of config.json.
+static int read_method(const struct hf_family *family, const struct json *root, bool *is_plain) {
+    const struct json *method = family->topk_method ? json_member(root, "topk_method") : NULL;
+    const char *usual = family->plain_method ? family->plain_method : family->topk_method;
+    const char *name = method && method->type == JSON_STRING ? method->string : usual;
+    *is_plain = family->plain_method && strcmp(name, family->plain_method) == 0;
+    if (family->topk_method && !*is_plain && strcmp(name, family->topk_method) != 0)
+        return error_set("its \"topk_method\" \"%.64s\" is not supported, only %s%s%s", name,
+                         family->plain_method ? family->plain_method : "", family->plain_method ? " and " : "",
+                         family->topk_method);
+    return 0;
+}
+
+static int read_groups(const struct hf_family *family, const struct json *root, struct config *config) {
+    int64_t groups = 1, chosen = 1;
+    bool is_plain = false;
+    TRY(read_method(family, root, &is_plain));
+    if (is_plain)
+        return 0;
+    TRY(hf_count_of(family, root, "n_group", "n_group", &groups));
+    TRY(hf_count_of(family, root, "topk_group", "topk_group", &chosen));
+    if (groups < 1 || chosen < 1)
+        return error_set("its \"n_group\" and \"topk_group\" are not numbers of groups");
+    if (groups == 1)
+        return 0;
+    TRY(config_take_number(config, "--moe-router-num-groups", groups));
+    TRY(config_take_number(config, "--moe-router-group-topk", chosen));
+    return config_take_number(config, "--moe-router-group-best", family->group_best);
+}
+
+int hf_routed_read(const struct hf_family *family, const struct json *root, struct config *config) {
+    TRY(read_shared(family, root, config));
+    return read_groups(family, root, config);
+}
+
+const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config) {
+    int64_t width = config_expert_width(&config->model), shared = config->model.moe_shared_expert_intermediate_size;
+    if (shared == 0 || shared % width != 0)
+        return "--moe-shared-expert-intermediate-size";
+    return config->model.moe_router_num_groups > 1 && config_group_best(&config->model) != family->group_best
+               ? "--moe-router-group-best"
+               : NULL;
+}
+
+size_t hf_routed_members(const struct hf_family *family, const struct config *config,
+                         struct hf_member members[HF_OWN_MEMBERS]) {
+    int64_t groups = config->model.moe_router_num_groups, chosen = config->model.moe_router_group_topk;
+    int64_t shared = config->model.moe_shared_expert_intermediate_size;
+    const char *method = groups <= 1 && family->plain_method ? family->plain_method : family->topk_method;
+    size_t count = 0;
+    members[count++] =
+        (struct hf_member){shared_key(family), memory_printf("%" PRId64, shared / config_expert_width(&config->model))};
+    members[count++] = (struct hf_member){"n_group", memory_printf("%" PRId64, groups > 1 ? groups : 1)};
+    members[count++] = (struct hf_member){"topk_group", memory_printf("%" PRId64, groups > 1 ? chosen : 1)};
+    if (method)
+        members[count++] = (struct hf_member){"topk_method", memory_printf("\"%s\"", method)};
+    return count;
+}
+
+// ---- latent attention ----
 
 static int real_of(const struct json *root, const char *key, double fallback, double *value) {
     const struct json *member = root ? json_member(root, key) : NULL;
@@ -71,8 +166,6 @@ int hf_latent_read(const struct hf_family *family, const struct json *root, stru
         TRY(hf_config_set_real(config, "--latent-norm-epsilon", HF_LATENT_EPSILON));
     return read_rope(family, root, config);
 }
-
-// ---- writing ----
 
 const char *hf_latent_obstacle(const struct config *config) {
     double all = config->model.mscale_all_dim, mscale = config->model.mscale;
