@@ -41,6 +41,9 @@ struct megatron_found {
 };
 // Knows the heads of BERT and T5 too.
 struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place);
+// Today's name of theirs for the part of ours after the layer, with the prefix `before`; to be freed. NULL if there is
+// none.
+char *megatron_their_part(const char *part, const char *before);
 // How tensor-parallel ranks share a parameter of ours.
 enum megatron_split megatron_split(const char *ours, bool is_gated);
 // Changes the shape of a whole parameter into that of one rank's shard.

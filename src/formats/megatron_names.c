@@ -14,41 +14,42 @@ static const char *skip(const char *text, const char *prefix) {
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-// Names inside a layer: the beginning of theirs and of ours.
+// Names inside a layer: the beginning of theirs and of ours. Of several names of theirs, today's is written.
 static const struct {
     const char *theirs, *ours;
+    bool is_written;
 } of_layer[] = {
-    {"input_layernorm.", "input_layernorm."},
-    {"input_norm.", "input_layernorm."},
-    {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
-    {"self_attention.linear_qkv.", "self_attention.linear_qkv."},
-    {"self_attention.query_key_value.", "self_attention.linear_qkv."},
-    {"attention.query_key_value.", "self_attention.linear_qkv."},
-    {"self_attention.linear_proj.", "self_attention.linear_proj."},
-    {"self_attention.dense.", "self_attention.linear_proj."},
-    {"attention.dense.", "self_attention.linear_proj."},
-    {"pre_cross_attn_layernorm.", "pre_cross_attn_layernorm."},
-    {"cross_attention.linear_q.", "cross_attention.linear_q."},
-    {"inter_attention.query.", "cross_attention.linear_q."},
-    {"cross_attention.linear_kv.", "cross_attention.linear_kv."},
-    {"inter_attention.key_value.", "cross_attention.linear_kv."},
-    {"cross_attention.linear_proj.", "cross_attention.linear_proj."},
-    {"inter_attention.dense.", "cross_attention.linear_proj."},
-    {"post_inter_attention_layernorm.", "pre_mlp_layernorm."},
-    {"post_inter_attention_norm.", "pre_mlp_layernorm."},
-    {"self_attention.q_layernorm.", "self_attention.q_layernorm."},
-    {"self_attention.k_layernorm.", "self_attention.k_layernorm."},
-    {"pre_mlp_layernorm.", "pre_mlp_layernorm."},
-    {"post_attention_layernorm.", "pre_mlp_layernorm."},
-    {"post_attention_norm.", "pre_mlp_layernorm."},
-    {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
-    {"mlp.linear_fc1.", "mlp.linear_fc1."},
-    {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},
-    {"mlp.linear_fc2.", "mlp.linear_fc2."},
-    {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
-    {"mlp.router.", "mlp.router."},
-    {"mlp.shared_experts.linear_fc1.", "mlp.shared_experts.linear_fc1."},
-    {"mlp.shared_experts.linear_fc2.", "mlp.shared_experts.linear_fc2."},
+    {"input_layernorm.", "input_layernorm.", false},
+    {"input_norm.", "input_layernorm.", false},
+    {"self_attention.linear_qkv.layer_norm_", "input_layernorm.", true},
+    {"self_attention.linear_qkv.", "self_attention.linear_qkv.", true},
+    {"self_attention.query_key_value.", "self_attention.linear_qkv.", false},
+    {"attention.query_key_value.", "self_attention.linear_qkv.", false},
+    {"self_attention.linear_proj.", "self_attention.linear_proj.", true},
+    {"self_attention.dense.", "self_attention.linear_proj.", false},
+    {"attention.dense.", "self_attention.linear_proj.", false},
+    {"pre_cross_attn_layernorm.", "pre_cross_attn_layernorm.", false},
+    {"cross_attention.linear_q.", "cross_attention.linear_q.", false},
+    {"inter_attention.query.", "cross_attention.linear_q.", false},
+    {"cross_attention.linear_kv.", "cross_attention.linear_kv.", false},
+    {"inter_attention.key_value.", "cross_attention.linear_kv.", false},
+    {"cross_attention.linear_proj.", "cross_attention.linear_proj.", false},
+    {"inter_attention.dense.", "cross_attention.linear_proj.", false},
+    {"post_inter_attention_layernorm.", "pre_mlp_layernorm.", false},
+    {"post_inter_attention_norm.", "pre_mlp_layernorm.", false},
+    {"self_attention.q_layernorm.", "self_attention.q_layernorm.", true},
+    {"self_attention.k_layernorm.", "self_attention.k_layernorm.", true},
+    {"pre_mlp_layernorm.", "pre_mlp_layernorm.", false},
+    {"post_attention_layernorm.", "pre_mlp_layernorm.", false},
+    {"post_attention_norm.", "pre_mlp_layernorm.", false},
+    {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm.", true},
+    {"mlp.linear_fc1.", "mlp.linear_fc1.", true},
+    {"mlp.dense_h_to_4h.", "mlp.linear_fc1.", false},
+    {"mlp.linear_fc2.", "mlp.linear_fc2.", true},
+    {"mlp.dense_4h_to_h.", "mlp.linear_fc2.", false},
+    {"mlp.router.", "mlp.router.", true},
+    {"mlp.shared_experts.linear_fc1.", "mlp.shared_experts.linear_fc1.", true},
+    {"mlp.shared_experts.linear_fc2.", "mlp.shared_experts.linear_fc2.", true},
 };
 
 // Buffers, scales of Transformer Engine, and the second copy of a tied embedding.
@@ -69,6 +70,8 @@ static const char *norm_across(const char *rest) {
     return end ? end : skip(rest, "post_attention_norm.");
 }
 
+static const char *const same_parts[] = {"mlp.router.expert_bias", "mlp.shared_experts.gate_weight"};
+
 // Converts the part of a name after the layer; `before` is our prefix, which ends with a dot.
 static char *part_name(const char *rest, const char *before) {
     for (size_t i = 0; i < COUNT(of_layer); i++) {
@@ -76,10 +79,21 @@ static char *part_name(const char *rest, const char *before) {
         if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
             return memory_printf("%s%s%s", before, of_layer[i].ours, end);
     }
-    static const char *const same[] = {"mlp.router.expert_bias", "mlp.shared_experts.gate_weight"};
-    for (size_t i = 0; i < COUNT(same); i++)
-        if (strcmp(rest, same[i]) == 0)
-            return memory_printf("%s%s", before, same[i]);
+    for (size_t i = 0; i < COUNT(same_parts); i++)
+        if (strcmp(rest, same_parts[i]) == 0)
+            return memory_printf("%s%s", before, same_parts[i]);
+    return NULL;
+}
+
+char *megatron_their_part(const char *part, const char *before) {
+    for (size_t i = 0; i < COUNT(of_layer); i++)
+        if (of_layer[i].is_written && skip(part, of_layer[i].ours))
+            return memory_printf("%s%s%s", before, of_layer[i].theirs, skip(part, of_layer[i].ours));
+    if (skip(part, "mlp.experts."))
+        return memory_printf("%smlp.experts.experts.%s", before, skip(part, "mlp.experts."));
+    for (size_t i = 0; i < COUNT(same_parts); i++)
+        if (strcmp(part, same_parts[i]) == 0)
+            return memory_printf("%s%s", before, part);
     return NULL;
 }
 

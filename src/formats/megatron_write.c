@@ -52,19 +52,6 @@ struct megatron_job {
 
 // ---- names ----
 
-static const struct {
-    const char *ours, *theirs;
-} of_layer[] = {{"input_layernorm.", "self_attention.linear_qkv.layer_norm_"},
-                {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"},
-                {"self_attention.linear_qkv.", "self_attention.linear_qkv."},
-                {"self_attention.linear_proj.", "self_attention.linear_proj."},
-                {"self_attention.q_layernorm.", "self_attention.q_layernorm."},
-                {"self_attention.k_layernorm.", "self_attention.k_layernorm."},
-                {"mlp.linear_fc1.", "mlp.linear_fc1."},
-                {"mlp.linear_fc2.", "mlp.linear_fc2."},
-                {"mlp.router.", "mlp.router."},
-                {"mlp.experts.", "mlp.experts.experts."},
-                {"mlp.shared_experts.", "mlp.shared_experts."}};
 // Modules with an extra state, of either implementation.
 static const char *const with_extra[] = {"self_attention.linear_qkv", "self_attention.linear_proj",
                                          "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"};
@@ -72,16 +59,6 @@ static const char *const with_extra[] = {"self_attention.linear_qkv", "self_atte
 static const char *const with_extra_shared[] = {"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"};
 static const char *const with_extra_experts[] = {"mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-// Converts the part of a name after the layer; `before` is the prefix.
-static char *part_name(const char *part, const char *before) {
-    for (size_t i = 0; i < COUNT(of_layer); i++) {
-        size_t length = strlen(of_layer[i].ours);
-        if (strncmp(part, of_layer[i].ours, length) == 0)
-            return memory_printf("%s%s%s", before, of_layer[i].theirs, part + length);
-    }
-    return NULL;
-}
 
 // Multi-token prediction: its layers are not in a stack, and their numbers stay in their names.
 static char *depth_name(const char *ours) {
@@ -93,7 +70,7 @@ static char *depth_name(const char *ours) {
         return memory_string(ours);
     const char *part = inside + strlen(layer);
     OWNED char *before = memory_printf("%.*s", (int)(part - ours), ours);
-    return part_name(part, before);
+    return megatron_their_part(part, before);
 }
 
 static char *their_name(const char *ours, int64_t *layer) {
@@ -109,7 +86,7 @@ static char *their_name(const char *ours, int64_t *layer) {
         return depth_name(ours);
     char *rest;
     *layer = strtoll(ours + strlen(stack), &rest, 10);
-    return *rest == '.' ? part_name(rest + 1, stack) : NULL;
+    return *rest == '.' ? megatron_their_part(rest + 1, stack) : NULL;
 }
 
 static int compare_pieces(const void *a, const void *b) {
