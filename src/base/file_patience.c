@@ -133,6 +133,12 @@ int file_doubt(void) {
                      strerror(innermost->error), innermost->waited_seconds, file_read_remedy(innermost->error));
 }
 
+int file_answer(int result) {
+    if (result < 0)
+        (void)file_doubt();
+    return result;
+}
+
 // ---- remedies ----
 
 const char *file_looks_like(const void *bytes, size_t size) {

@@ -9,6 +9,7 @@
 #define BASE_FILE_PATIENCE_H
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,11 +32,18 @@ enum { FILE_PATIENCE_SECONDS = 60, FILE_PATIENCE_MEMORY_SECONDS = 600 };
 void file_patience_begin(struct file_patience *patience);
 void file_patience_end(struct file_patience *patience);
 
+// Opens a scope that ends with the block.
+#define FILE_PATIENCE()                                                                                                \
+    OWNED_BY(file_patience_end) struct file_patience patience = {0};                                                   \
+    file_patience_begin(&patience)
+
 // Whether to repeat a call that failed with this errno; waits first. False outside of a scope, for an error that is an
 // answer, and when the limit is reached or a signal asks to stop: then the error is noted. errno stays `error`.
 bool file_try_again(int error, const char *path);
 // 0, or -1 with a message if an error of the innermost scope has stayed.
 int file_doubt(void);
+// A result of calls in the innermost scope: that of a failure is -1, with the message of an error that has stayed.
+int file_answer(int result);
 
 // ---- remedies ----
 

@@ -236,8 +236,7 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
                       struct preprocess_state *state) {
     char *journal_path = file_join(journal->folder, "journal"), *settings_path = file_join(journal->folder, "settings");
     struct buffer text = {0}, old = {0};
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = 0;
     if (file_exists(journal_path)) {
         journal->is_kept = true;
@@ -252,7 +251,6 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
     // A new run would remove the work of an unfinished one.
     if (result == 0)
         result = file_doubt();
-    file_patience_end(&patience);
     free(journal_path);
     free(settings_path);
     buffer_free(&text);

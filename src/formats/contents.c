@@ -214,14 +214,10 @@ static int look(struct contents *contents, const char *path, int64_t step) {
 }
 
 int contents_look(struct contents *contents, const char *path, int64_t step) {
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
-    int result = look(contents, path, step);
+    FILE_PATIENCE();
+    TRY(look(contents, path, step));
     // Entries that could not be examined may be anything.
-    if (result == 0)
-        result = file_doubt();
-    file_patience_end(&patience);
-    return result;
+    return file_doubt();
 }
 
 bool contents_is_foreign(const struct contents *contents) {

@@ -309,10 +309,10 @@ int hf_tokenizer_find(struct model_source *source) {
             char **slot =
                 strcmp(rows[i].role, "vocab-file") == 0 ? &config->data.vocab_file : &config->data.tokenizer_model;
             *slot = realpath(path, NULL);
-            source_add_file(source, rows[i].role, path);
+            checkpoint_file_list_add(&source->files, rows[i].role, path);
             if (second) {
                 config->data.merge_file = realpath(second, NULL);
-                source_add_file(source, "merge-file", second);
+                checkpoint_file_list_add(&source->files, "merge-file", second);
             }
             if (strcmp(rows[i].name, "vocab.txt") == 0 && config->data.vocab_file)
                 refine_wordpiece(source);

@@ -61,13 +61,8 @@ static int open_source(struct model_source *source, const struct model_source_op
 }
 
 int model_source_open(struct model_source *source, const struct model_source_options *options) {
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
-    int result = open_source(source, options);
-    if (result < 0)
-        (void)file_doubt();
-    file_patience_end(&patience);
-    return result;
+    FILE_PATIENCE();
+    return file_answer(open_source(source, options));
 }
 
 void model_source_close(struct model_source *source) {
@@ -146,10 +141,6 @@ int source_build(struct model_source *source) {
         memcpy(tensor->shape, param->shard.global, sizeof tensor->shape);
     }
     return 0;
-}
-
-void source_add_file(struct model_source *source, const char *role, const char *path) {
-    checkpoint_file_list_add(&source->files, role, path);
 }
 
 static bool check_weight(struct source_problems *problems, const struct weight *weight, bool has_type, int rank,

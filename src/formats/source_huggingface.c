@@ -23,7 +23,7 @@ static void find_other_files(struct model_source *source) {
         for (size_t k = 0; k < source->files.count && !is_taken; k++)
             is_taken = strcmp(source->files.items[k].path, all.items[i].path) == 0;
         if (!is_taken)
-            source_add_file(source, all.items[i].role, all.items[i].path);
+            checkpoint_file_list_add(&source->files, all.items[i].role, all.items[i].path);
     }
     source->has_foreign_tokenizer = true;
 }

@@ -26,8 +26,6 @@ extern const struct model_source_kind *const source_kinds[];  // by enum content
 int source_build(struct model_source *source);
 // Adds the biases that balance experts, which are not parameters. Returns their number.
 size_t source_declare_biases(const struct config *config, struct param_list *params);
-// Adds a file that belongs to the model; `role` as in struct checkpoint_file.
-void source_add_file(struct model_source *source, const char *role, const char *path);
 
 // Problems with tensors, reported together.
 struct source_problems {

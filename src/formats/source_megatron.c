@@ -15,10 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_folder(const char *path) {
-    return megatron_is_folder(path);
-}
-
 // The part of our tensor that is stored separately: all of it or, of experts, the matrix of one.
 struct stored_part {
     char *name;
@@ -428,7 +424,7 @@ static void close_source(struct model_source *source) {
 
 const struct model_source_kind source_megatron = {
     .name = "megatron",
-    .is_folder = is_folder,
+    .is_folder = megatron_is_folder,
     .open = open_source,
     .read = read_tensor,
     .close = close_source,

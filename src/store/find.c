@@ -45,16 +45,12 @@ static int read_manifest(struct manifest *manifest, const char *path) {
 
 int checkpoint_verify(const char *path, bool skip_checksums) {
     OWNED_BY(manifest_free) struct manifest manifest = {0};
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = read_manifest(&manifest, path);
     if (result == 0)
         result =
             manifest_verify(&manifest, path, &(struct manifest_proof){.skip_checksums = skip_checksums, .size = 1});
-    if (result < 0 && file_doubt() < 0)
-        result = CHECKPOINT_UNREAD;
-    file_patience_end(&patience);
-    return result;
+    return result < 0 && file_doubt() < 0 ? CHECKPOINT_UNREAD : result;
 }
 
 // ---- several ranks ----
@@ -78,8 +74,7 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
     int self = group_rank(find->all);
     OWNED char *path = checkpoint_path(find->folder, request->iteration);
     OWNED_BY(manifest_free) struct manifest manifest = {0};
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = read_manifest(&manifest, path);
     if (self == 0)
         request->digest = result == 0 ? manifest_digest(&manifest) : -1;
@@ -93,9 +88,7 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
             manifest_verify(&manifest, path,
                             &(struct manifest_proof){
                                 .skip_checksums = find->skip_checksums, .self = self, .size = group_size(find->all)});
-    bool is_unread = result < 0 && file_doubt() < 0;
-    file_patience_end(&patience);
-    return agree_on_proof(find, result, is_unread);
+    return agree_on_proof(find, result, result < 0 && file_doubt() < 0);
 }
 
 // The other ranks' loop: verify what the first rank requests until it has decided.
@@ -308,13 +301,9 @@ static int look_here(const struct checkpoint_find *find, int64_t *iteration) {
 }
 
 static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = look_here(find, iteration);
-    if (result < 0 && file_doubt() < 0)
-        result = CHECKPOINT_UNREAD;
-    file_patience_end(&patience);
-    return result;
+    return result < 0 && file_doubt() < 0 ? CHECKPOINT_UNREAD : result;
 }
 
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
@@ -350,11 +339,10 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
 // the fault.
 
 int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
-    struct folder_list list;
-    struct file_patience patience = {0};
+    OWNED_BY(folder_list_free) struct folder_list list = {0};
     int64_t found = -1;
     struct error_note *note = error_take();
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     if (folder_list_read(&list, wish->folder) < 0)
         list = (struct folder_list){0};
     // Stops at a read error: the unreadable checkpoint may be the newest that counts.
@@ -370,11 +358,9 @@ int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
             checkpoint_state_free(&state);
         }
     }
-    folder_list_free(&list);
     error_clear();
     if (file_doubt() < 0)
         found = CHECKPOINT_UNREAD;
-    file_patience_end(&patience);
     if (found == CHECKPOINT_UNREAD)
         error_drop(note);
     else if (note)

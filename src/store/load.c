@@ -122,13 +122,8 @@ static int open_files(struct part_files *part, const struct checkpoint_load *loa
 }
 
 static int part_open(struct part_files *part, const struct checkpoint_load *load) {
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
-    int result = open_files(part, load);
-    if (result < 0)
-        (void)file_doubt();
-    file_patience_end(&patience);
-    return result;
+    FILE_PATIENCE();
+    return file_answer(open_files(part, load));
 }
 
 static const struct safetensors_tensor *part_find(const struct part_files *part, const char *name) {
@@ -238,18 +233,16 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
 }
 
 // Ends the program if the checkpoint could not be read: the answer "no" would ignore what it holds.
-static void end_question(struct file_patience *patience) {
+static void end_question(void) {
     if (file_doubt() < 0)
         die_code(error_exit_code(), "%s", error_message());
-    file_patience_end(patience);
 }
 
 bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
     OWNED_BY(manifest_free) struct manifest manifest = {0};
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = manifest_read(&manifest, path);
-    end_question(&patience);
+    end_question();
     bool has = false;
     for (size_t i = 0; result == 0 && i < manifest.count; i++)
         has = has || strcmp(manifest.files[i].holds, part_names[part]) == 0;
@@ -260,10 +253,9 @@ bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name) {
     OWNED_BY(part_close) struct part_files files = {0};
     const struct checkpoint_load load = {.path = path, .part = part, .is_partial = true};
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
+    FILE_PATIENCE();
     int result = open_files(&files, &load);
-    end_question(&patience);
+    end_question();
     return result == 0 && (part_find(&files, name) || is_elsewhere(&files, name));
 }
 

@@ -297,13 +297,8 @@ static int read_file(struct manifest *manifest, const char *folder) {
 }
 
 int manifest_read(struct manifest *manifest, const char *folder) {
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
-    int result = read_file(manifest, folder);
-    if (result < 0)
-        (void)file_doubt();
-    file_patience_end(&patience);
-    return result;
+    FILE_PATIENCE();
+    return file_answer(read_file(manifest, folder));
 }
 
 int64_t manifest_digest(const struct manifest *manifest) {
