@@ -440,7 +440,7 @@ static int inspect(const void *context, const char *path) {
     const struct checkpoint_inspect_options *options = context;
     OWNED_BY(buffer_free) struct buffer object = {0};
     struct inspect_view view = {.options = options, .json = {.out = &object}};
-    struct save_view save = {.hold = -1};
+    OWNED_BY(close_save_view) struct save_view save = {.hold = -1};
     struct contents contents;
     TRY(contents_look(&contents, path, options->step));
     int result = file_is_folder(path) ? open_save_view(&save, path, options->step) : 0;
@@ -458,7 +458,6 @@ static int inspect(const void *context, const char *path) {
         puts(buffer_string(&object));
     else if (result == 0)
         fputs(buffer_string(&view.text), stdout);
-    close_save_view(&save);
     buffer_free(&view.text);
     return result;
 }

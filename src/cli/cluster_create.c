@@ -248,11 +248,6 @@ static void print_warnings(const struct json *answer) {
         log_warn("pcluster: %s", cluster_text(&messages->items[i], "message"));
 }
 
-// pcluster reports a successful dry run as a failure.
-static bool is_dry_success(void) {
-    return strstr(error_message(), "DryRun flag is set") != NULL;
-}
-
 // Parameters of a running cluster that would change, with old and new values.
 static void print_changes(const struct json *answer) {
     const struct json *changes = json_member(answer, "changeSet");
@@ -268,7 +263,8 @@ static int submit(const struct cluster_options *options, const char *verb, const
     bool is_new = strcmp(verb, "create-cluster") == 0;
     OWNED struct json *answer = NULL;
     if (cluster_call(options, verb, more, &answer) < 0) {
-        if (!options->dry_run || !is_dry_success())
+        // pcluster reports a successful dry run as a failure.
+        if (!options->dry_run || !strstr(error_message(), "DryRun flag is set"))
             return -1;
         error_clear();
         fprintf(stderr, "pcluster found no errors in %s; nothing was %s\n", path, is_new ? "created" : "changed");

@@ -73,21 +73,24 @@ static void lacks(struct cluster_preparation *p, const char *what) {
     buffer_printf(&p->missing, "%s%s", p->missing.length ? "; " : "", what);
 }
 
+static bool has_name(const struct string_list *names, const char *name) {
+    for (int64_t i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0)
+            return true;
+    return false;
+}
+
 // All types of the queues, each once, and whether one of them has several network cards.
 static int collect_types(const struct string_list *queues, struct string_list *types, bool *needs_private) {
     for (int64_t i = 0; i < queues->count; i++) {
         OWNED_BY(cluster_queue_free) struct cluster_queue queue = {0};
-        int status = cluster_queue_parse(&queue, queues->items[i]);
-        for (int k = 0; status == 0 && k < queue.type_count; k++) {
+        TRY(cluster_queue_parse(&queue, queues->items[i]));
+        for (int k = 0; k < queue.type_count; k++) {
             const struct machine *machine = machine_look_up(queue.types[k]);
             *needs_private = *needs_private || (machine && machine->efa > 1);
-            bool is_new = true;
-            for (int64_t t = 0; t < types->count; t++)
-                is_new = is_new && strcmp(types->items[t], queue.types[k]) != 0;
-            if (is_new)
+            if (!has_name(types, queue.types[k]))
                 string_list_add(types, queue.types[k]);
         }
-        TRY(status);
     }
     return 0;
 }
@@ -155,13 +158,6 @@ static void names_of(const struct json *answer, const char *list, const char *ke
     for (size_t i = 0; items && items->type == JSON_ARRAY && i < items->count; i++)
         if (*cluster_text(&items->items[i], key))
             string_list_add(names, cluster_text(&items->items[i], key));
-}
-
-static bool has_name(const struct string_list *names, const char *name) {
-    for (int64_t i = 0; i < names->count; i++)
-        if (strcmp(names->items[i], name) == 0)
-            return true;
-    return false;
 }
 
 // "a key pair: give --key, one of x, y"

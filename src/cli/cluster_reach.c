@@ -126,12 +126,6 @@ static int show_usual(const struct log_options *options, const struct string_lis
     return 0;
 }
 
-static void show_places(void) {
-    fprintf(stderr, "logs on the machines (`bevatron cluster ssh`):\n");
-    for (const struct boot_log *log = boot_logs(); log->name; log++)
-        fprintf(stderr, "  %-46s %s%s\n", log->file, log->tells, log->is_head ? " (head node)" : "");
-}
-
 // The state of the cluster and its own reasons for a failure.
 static int show_state(const struct log_options *options, struct boot_findings *found) {
     OWNED struct json *cluster = NULL;
@@ -166,7 +160,9 @@ static int logs(void *given) {
         status = show_usual(options, &search.names, &found);
         if (status == 0 && found.failures == 0)
             printf("no failure in CloudFormation and %" PRId64 " logs\n", search.names.count);
-        show_places();
+        fprintf(stderr, "logs on the machines (`bevatron cluster ssh`):\n");
+        for (const struct boot_log *log = boot_logs(); log->name; log++)
+            fprintf(stderr, "  %-46s %s%s\n", log->file, log->tells, log->is_head ? " (head node)" : "");
     }
     string_list_free(&search.names);
     string_list_free(&found.hints);

@@ -175,23 +175,19 @@ static int draw_curves(struct board_store *store, const struct json *run, const 
     const struct json *tags = json_member(run, "tags");
     const char *id = text_of(run, "id");
     OWNED_BY(buffer_free) struct buffer text = {0};
-    struct json *root = NULL;
-    int status = 0;
-    for (size_t i = 0; status == 0 && i < count_of(tags); i++) {
+    for (size_t i = 0; i < count_of(tags); i++) {
         if (tags->items[i].type != JSON_STRING || !is_drawn(tags->items[i].string))
             continue;
         struct curve_query query = {.ids = &id, .id_count = 1, .tags = &tags->items[i].string, .tag_count = 1};
         buffer_clear(&text);
-        status = board_store_curves(store, &query, &text);
-        if (status == 0)
-            status = json_parse(&root, buffer_string(&text), text.length, "curves");
-        const struct json *curves = status == 0 ? json_member(root, "curves") : NULL;
+        TRY(board_store_curves(store, &query, &text));
+        OWNED struct json *root = NULL;
+        TRY(json_parse(&root, buffer_string(&text), text.length, "curves"));
+        const struct json *curves = json_member(root, "curves");
         for (size_t k = 0; k < count_of(curves); k++)
             draw_curve(&curves->items[k], options);
-        json_free(root);
-        root = NULL;
     }
-    return status;
+    return 0;
 }
 
 static int print_run(struct board_store *store, const struct json *run, const struct board_text_options *options) {
@@ -200,8 +196,7 @@ static int print_run(struct board_store *store, const struct json *run, const st
     OWNED_BY(buffer_free) struct buffer text = {0};
     OWNED struct json *detail = NULL;
     TRY(board_store_run(store, id ? id : "", &text));
-    int status = json_parse(&detail, buffer_string(&text), text.length, "run");
-    TRY(status);
+    TRY(json_parse(&detail, buffer_string(&text), text.length, "run"));
     OWNED char *path = below ? file_join(options->logdir, below) : memory_string(options->logdir);
     print_plain("", path);
     if (title)
@@ -214,7 +209,7 @@ static int print_run(struct board_store *store, const struct json *run, const st
     double bad_lines = number_of(detail, "bad_lines");
     if (bad_lines > 0)
         printf("  %.0f lines could not be parsed\n", bad_lines);
-    status = draw_curves(store, run, options);
+    int status = draw_curves(store, run, options);
     printf("\n");
     return status;
 }
@@ -230,17 +225,16 @@ static int board_text(struct board_store *store, const struct board_text_options
     OWNED_BY(buffer_free) struct buffer text = {0};
     OWNED struct json *root = NULL;
     TRY(board_store_runs(store, &text));
-    int status = json_parse(&root, buffer_string(&text), text.length, "runs");
-    TRY(status);
+    TRY(json_parse(&root, buffer_string(&text), text.length, "runs"));
     const struct json *runs = json_member(root, "runs");
     size_t count = count_of(runs);
     OWNED const struct json **sorted = memory_alloc((count + 1) * sizeof *sorted);
     for (size_t i = 0; i < count; i++)
         sorted[i] = &runs->items[i];
     qsort(sorted, count, sizeof sorted[0], compare_names);
-    for (size_t i = 0; status == 0 && i < count; i++)
-        status = print_run(store, sorted[i], options);
-    return status;
+    for (size_t i = 0; i < count; i++)
+        TRY(print_run(store, sorted[i], options));
+    return 0;
 }
 
 // ---- the command ----

@@ -159,13 +159,6 @@ static int write_json(struct author *author, const struct generated *sample) {
     return write_text(&line);
 }
 
-// Text printed on a terminal shows enough progress.
-static void begin_progress(struct author *author) {
-    progress_begin(&author->progress, "generating", "tokens", (double)author->options->max_new_tokens);
-    author->progress.is_quiet =
-        !writes(author) || !screen_is_live() || (!author->options->json && isatty(STDOUT_FILENO));
-}
-
 static int write_end(struct author *author) {
     OWNED_BY(buffer_free) struct buffer text = {0};
     int status = token_stream_end(&author->stream, &text);
@@ -210,7 +203,9 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
                 fwrite(prompt, 1, length, stdout);
             token_stream_begin(&author->stream, ids.ids, ids.count);
         }
-        begin_progress(author);
+        progress_begin(&author->progress, "generating", "tokens", (double)options->max_new_tokens);
+        // Text printed on a terminal shows enough progress.
+        author->progress.is_quiet = !writes(author) || !screen_is_live() || (!options->json && isatty(STDOUT_FILENO));
         struct generate generate = {
             .step = author->step,
             .prompt = ids.ids,

@@ -201,28 +201,27 @@ static void report_skipped(const struct results *results) {
                  results->single, results->single == 1 ? "" : "s");
 }
 
+static void free_results(struct results *results) {
+    calibration_free(&results->calibration);
+}
+
 // Sets the speeds of the machine from files with the JSON of bench matmul, bench collectives and bench step; logs the
 // speeds to stderr.
 static int plan_calibrate(struct hardware_file *file, const struct string_list *names) {
-    struct results results = {0};
+    OWNED_BY(free_results) struct results results = {0};
     const struct calibration *calibration = &results.calibration;
     OWNED_BY(buffer_free) struct buffer found = {0};
-    int status = 0;
-    for (int64_t i = 0; i < names->count && status == 0; i++)
-        status = read_results(names->items[i], &results);
-    if (status == 0)
-        report_skipped(&results);
-    if (status == 0 && calibration->matmul_count + calibration->message_count + calibration->step_count == 0)
-        status = error_set_code(EXIT_CODE_USAGE,
-                                "%s: found no results of bench matmul --json, bench collectives --json "
-                                "or bench step that set a speed",
-                                names->items[0]);
-    if (status == 0)
-        status = calibration_apply(calibration, file, &found);
-    if (status == 0)
-        fputs(buffer_string(&found), stderr);
-    calibration_free(&results.calibration);
-    return status;
+    for (int64_t i = 0; i < names->count; i++)
+        TRY(read_results(names->items[i], &results));
+    report_skipped(&results);
+    if (calibration->matmul_count + calibration->message_count + calibration->step_count == 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s: found no results of bench matmul --json, bench collectives --json "
+                              "or bench step that set a speed",
+                              names->items[0]);
+    TRY(calibration_apply(calibration, file, &found));
+    fputs(buffer_string(&found), stderr);
+    return 0;
 }
 
 // ---- the command ----

@@ -87,19 +87,6 @@ static void listen_to_nccl(struct preflight *flight) {
     setenv("NCCL_DEBUG_FILE", flight->nccl_log, 1);
 }
 
-static void stop_listening(struct preflight *flight) {
-    if (flight->nccl_log)
-        unlink(flight->nccl_log);
-    free(flight->nccl_log);
-}
-
-// A fault of one machine makes the whole allocation unfit.
-static void agree(struct preflight *flight) {
-    int64_t worst = flight->worst;
-    comm_max_i64(world_group_all(flight->session->world), &worst, 1, "verdict");
-    flight->worst = (enum exit_code)worst;
-}
-
 // Number of ranks for which the run is validated. One machine may be part of a run on many: too few ranks for a copy of
 // the model, or a batch share that does not divide evenly, is not its fault.
 static int ranks_of_run(const struct session *session, const struct config *config) {
@@ -147,7 +134,10 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     preflight_clocks(flight);
     preflight_bandwidth(flight);
     preflight_transport(flight);
-    agree(flight);
+    // A fault of one machine makes the whole allocation unfit.
+    int64_t worst = flight->worst;
+    comm_max_i64(world_group_all(flight->session->world), &worst, 1, "verdict");
+    flight->worst = (enum exit_code)worst;
     return 0;
 }
 
@@ -189,7 +179,9 @@ int cmd_preflight(int argc, char **argv) {
     gethostname(flight.host, sizeof flight.host - 1);
     if (status == 0)
         status = look(&flight, &options);
-    stop_listening(&flight);
+    if (flight.nccl_log)
+        unlink(flight.nccl_log);
+    free(flight.nccl_log);
     if (status < 0)
         exit_code = session_failed(&session);
     else

@@ -194,12 +194,6 @@ static int compare_ids(struct convert_verify *verify, const struct json *root, c
 
 // ---- the script ----
 
-static void convert_verify_free(struct convert_verify *verify) {
-    free(verify->version);
-    buffer_free(&verify->said);
-    buffer_free(&verify->absent);
-}
-
 static void write_tokens(struct json_writer *json, const char *key, const int32_t *tokens, int64_t count) {
     json_key(json, key);
     json_begin_array(json);
@@ -324,7 +318,9 @@ static const double LARGEST_DIFFERENCE = 1e-5, LARGEST_NEAR = 0.1;
 
 void convert_check_free(struct convert_check *check) {
     buffer_free(&check->skipped);
-    convert_verify_free(&check->verify);
+    free(check->verify.version);
+    buffer_free(&check->verify.said);
+    buffer_free(&check->verify.absent);
 }
 
 static int64_t tokens_of(const struct model_write *write) {

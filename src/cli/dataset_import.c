@@ -101,8 +101,7 @@ static int run_merge(void *context) {
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
     OWNED_BY(buffer_free) struct buffer tokenizer = {0};
     common_tokenizer(&options->prefixes, &tokenizer);
-    int status = index_sums_write(options->output_prefix, options->output_prefix, buffer_string(&tokenizer));
-    TRY(status);
+    TRY(index_sums_write(options->output_prefix, options->output_prefix, buffer_string(&tokenizer)));
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
     log_status(NULL);  // the result starts on a new line

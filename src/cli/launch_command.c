@@ -60,8 +60,7 @@ int launch_export(const struct string_list *exported, struct string_list *enviro
         for (const char *at = exported->items[i]; *at;) {
             size_t length = strcspn(at, ",");
             OWNED char *item = memory_printf("%.*s", (int)length, at);
-            int status = length > 0 ? add_item(environment, item) : 0;
-            TRY(status);
+            TRY(length > 0 ? add_item(environment, item) : 0);
             at += length + (at[length] == ',');
         }
     for (int64_t i = 0; i < environment->count; i++)
@@ -238,12 +237,6 @@ void launch_command_add(struct launch_command *command, const char *flag, const 
     // execv and similar functions take char *, but change nothing.
     command->rest[command->rest_count++] = (char *)(uintptr_t)flag;
     command->rest[command->rest_count++] = (char *)(uintptr_t)value;
-}
-
-static void free_command(struct launch_command *command) {
-    free(command->own);
-    free(command->rest);
-    string_list_free(&command->written);
 }
 
 static struct flag_command train_command(const struct flag_table *table) {
@@ -444,12 +437,6 @@ int launch_config(struct config *config, struct launch_command *command, int64_t
     return config_validate(config, (int)ranks);
 }
 
-static void free_config(struct config *config) {
-    const struct flag_table table = config_flag_table(0);
-    const struct flag_command train = train_command(&table);
-    flags_free(&train, config);
-}
-
 int launch_refuse_memory(const struct config *config) {
     return config->run.checkpoint_in_memory
                ? error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory works with launch local and, outside "
@@ -481,8 +468,12 @@ int launch_run(const struct launch_call *call, int argc, char **argv) {
         status = exit_code = call->launch(call->options, &command, &config);
     if (status < 0)
         exit_code = command_failed();
-    free_config(&config);
+    const struct flag_table table = config_flag_table(0);
+    const struct flag_command train = train_command(&table);
+    flags_free(&train, &config);
     flags_free(call->flags, call->options);
-    free_command(&command);
+    free(command.own);
+    free(command.rest);
+    string_list_free(&command.written);
     return exit_code;
 }

@@ -23,13 +23,6 @@ static const char *variable(const char *name) {
     return getenv(name);
 }
 
-// Other users may not change this program's files. Shells and containers that set no umask have 000, which is not a
-// choice: files then get the modes of the usual 022. A umask with group write stays.
-static void limit_modes(void) {
-    mode_t given = umask(022);
-    umask(given == 0 ? 022 : given | 002);
-}
-
 static bool is_topic(const char *name) {
     for (const struct command_part *topic = help_topics; topic->name; topic++)
         if (strcmp(topic->name, name) == 0)
@@ -78,7 +71,10 @@ int main(int argc, char **argv) {
     // A file that shrinks while mapped, and one that exceeds its limit (ulimit -f), are errors with a message.
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
-    limit_modes();
+    // Other users may not change this program's files. Shells and containers that set no umask have 000, which is not a
+    // choice: files then get the modes of the usual 022. A umask with group write stays.
+    mode_t given = umask(022);
+    umask(given == 0 ? 022 : given | 002);
     console_keep_lines_whole();
     const char *name = argc > 1 ? argv[1] : "help";
     environment_use(variable);

@@ -84,8 +84,7 @@ static int fetch(const struct config *config, const struct load_place *place, in
     OWNED char *cache = NULL;
     TRY(find_cache(config, *place->flag, &cache));
     fetch.folder = cache;
-    int status = checkpoint_fetch_cached(&fetch, &cached);
-    TRY(status);
+    TRY(checkpoint_fetch_cached(&fetch, &cached));
     *folder = cached.folder;
     *place->hold = cached.hold;
     return 0;

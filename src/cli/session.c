@@ -54,13 +54,6 @@ const char *session_temporary_folder(void) {
     return folder && *folder ? folder : "/tmp";
 }
 
-// Called before MPI starts, which may need the memory still held by a dead run. One rank of each machine is enough.
-static bool is_first_here(void) {
-    const char *local = environment("OMPI_COMM_WORLD_LOCAL_RANK"), *slurm = environment("SLURM_LOCALID");
-    const char *rank = local ? local : slurm;
-    return rank && strcmp(rank, "0") == 0;
-}
-
 static void note_machine(struct session *session) {
     free(session->mpi_note);
     session->mpi_note = mpi_leftovers_note(session_temporary_folder(), environment("OMPI_MCA_orte_jobfam_session_dir"),
@@ -80,7 +73,10 @@ static void await_launcher(void) {
 }
 
 static int start_mpi(struct session *session) {
-    bool is_first = is_first_here();
+    // MPI may need the memory still held by a dead run. One rank of each machine is enough to look for it.
+    const char *local = environment("OMPI_COMM_WORLD_LOCAL_RANK"), *slurm = environment("SLURM_LOCALID");
+    const char *rank = local ? local : slurm;
+    bool is_first = rank && strcmp(rank, "0") == 0;
     if (is_first) {
         mpi_leftovers_sweep(session_temporary_folder());
         note_machine(session);

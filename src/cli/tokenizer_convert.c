@@ -138,10 +138,8 @@ static int encode_json(void *context, const char *line, size_t length, struct bu
     OWNED struct json *text = NULL;
     TRY(json_parse(&text, line, length, "standard input"));
     encoding->ids.count = 0;
-    int status = text->type == JSON_STRING
-                     ? tokenizer_encode(encoding->encoder, text->string, text->length, &encoding->ids)
-                     : error_set_code(EXIT_CODE_BAD_DATA, "a line of --json-lines must be a string");
-    TRY(status);
+    TRY(text->type == JSON_STRING ? tokenizer_encode(encoding->encoder, text->string, text->length, &encoding->ids)
+                                  : error_set_code(EXIT_CODE_BAD_DATA, "a line of --json-lines must be a string"));
     struct json_writer json = {.out = out};
     json_begin_array(&json);
     for (int64_t i = 0; i < encoding->ids.count; i++)

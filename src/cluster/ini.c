@@ -12,7 +12,7 @@
 // ---- conversion ----
 
 // From an INI file of ParallelCluster 2 to the short file: every key either has a counterpart, is obsolete, or is named
-// in a note. See ini.h.
+// in a note.
 
 struct ini_conversion {
     struct ini_document *document;

@@ -28,16 +28,12 @@ static void put(struct buffer *out, const char *name, double value, int digits) 
     buffer_printf(out, "%s\"%s\": \"%g\"", is_first ? "" : ", ", name, value);
 }
 
-static double bits(double nats) {
-    return nats / log(2.0);
-}
-
 // "loss" and "ppl" of the language model; further losses under their own names.
 static void put_losses(struct buffer *out, const struct metrics_loss *losses, int count, const char *prefix) {
     for (int i = 0; i < count; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", prefix, i == 0 ? "loss" : losses[i].name);
-        put(out, name, losses[i].is_share ? losses[i].value : bits(losses[i].value), 3);
+        put(out, name, losses[i].is_share ? losses[i].value : losses[i].value / log(2.0), 3);  // bits
         snprintf(name, sizeof name, "%sppl", prefix);
         if (i == 0)
             put(out, name, exp(losses[i].value), 2);

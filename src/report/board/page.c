@@ -74,21 +74,17 @@ static int add_run_curves(struct json_writer *json, struct board_store *store, c
 static int add_each(struct json_writer *json, const struct json *runs, struct board_store *store,
                     int (*ask)(struct board_store *store, const char *id, struct buffer *out)) {
     OWNED_BY(buffer_free) struct buffer text = {0};
-    int status = 0;
     json_begin_object(json);
-    for (size_t i = 0; status == 0 && i < runs->count; i++) {
+    for (size_t i = 0; i < runs->count; i++) {
         const char *id = NULL;
         buffer_clear(&text);
-        status = json_get_string(&runs->items[i], "id", &id);
-        if (status == 0)
-            status = ask(store, id, &text);
-        if (status == 0) {
-            json_key(json, id);
-            json_raw(json, buffer_string(&text), text.length);
-        }
+        TRY(json_get_string(&runs->items[i], "id", &id));
+        TRY(ask(store, id, &text));
+        json_key(json, id);
+        json_raw(json, buffer_string(&text), text.length);
     }
     json_end_object(json);
-    return status;
+    return 0;
 }
 
 static int ask_log(struct board_store *store, const char *id, struct buffer *out) {
@@ -107,17 +103,16 @@ static int make_data(struct board_store *store, struct buffer *out) {
     json_key(&json, "runs");
     json_raw(&json, buffer_string(&text), text.length);
     json_key(&json, "run");
-    status = add_each(&json, runs, store, board_store_run);
+    TRY(add_each(&json, runs, store, board_store_run));
     json_key(&json, "log");
-    if (status == 0)
-        status = add_each(&json, runs, store, ask_log);
+    TRY(add_each(&json, runs, store, ask_log));
     json_key(&json, "curves");
     json_begin_array(&json);
-    for (size_t i = 0; status == 0 && i < runs->count; i++)
-        status = add_run_curves(&json, store, &runs->items[i], points_per_curve(runs));
+    for (size_t i = 0; i < runs->count; i++)
+        TRY(add_run_curves(&json, store, &runs->items[i], points_per_curve(runs)));
     json_end_array(&json);
     json_end_object(&json);
-    return status;
+    return 0;
 }
 
 // Inside <script> nothing but "<" can end the text, and in JSON it occurs in strings alone.
