@@ -2,7 +2,7 @@
 // first. A piece of text begins as one id per byte; then the pair of lowest rank in it is merged, all its occurrences
 // from left to right, until no pair is in the table.
 //
-// The loader of a struct bpe (bpe_load.c) verifies that every byte has an id and every merge a result, so encoding
+// The loader of a struct bpe (bpe_file.c) verifies that every byte has an id and every merge a result, so encoding
 // never lacks a token and decoding returns every byte.
 #ifndef DATA_TOKENIZER_BPE_H
 #define DATA_TOKENIZER_BPE_H

@@ -1,4 +1,4 @@
-// Training byte-level BPE. First the pieces of the corpus are counted (bpe_count.c), then the most frequent pair of
+// Training byte-level BPE. First the pieces of the corpus are counted, then the most frequent pair of
 // neighbouring tokens is merged into a new one, repeatedly (bpe_train.c). Ties go to the smaller pair of ids, so the
 // result depends only on the counts, not on the order of the text or the number of threads. It equals the result of
 // Hugging Face's trainer.

@@ -16,9 +16,6 @@ int fairseq_dictionary_parse(struct vocabulary *dictionary, const char *text, si
 // The id of a symbol, FAIRSEQ_UNK if there is none.
 int32_t fairseq_dictionary_find(const struct vocabulary *dictionary, const char *symbol, size_t length);
 
-// The next word of text at or after *at, split at spaces: false if there is none.
-bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length);
-
 // Counts the words of a text.
 void fairseq_count_words(struct byte_table *words, const char *text, size_t length);
 

@@ -204,7 +204,6 @@ int hf_for_each(struct hf *hf, const struct json *value, const char *list,
                 int (*add)(struct hf *hf, const struct json *value, const char *type));
 // Member `key`, which must be a string.
 int hf_copy_member(const struct hf *hf, const struct json *value, const char *key, struct hf_string *out);
-int hf_not_supported(const struct hf *hf, const char *part, const char *type);
 // The index of a type among the names; -1 with an error if it is none of them.
 int hf_find_type(const struct hf *hf, const char *part, const char *const *names, size_t count, const char *type);
 // A list of steps with one more, which is zeroed.

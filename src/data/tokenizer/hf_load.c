@@ -34,7 +34,7 @@ int hf_get_string(const struct hf *hf, const struct json *object, const char *ke
     return (*string)->type == JSON_STRING ? 1 : hf_error(hf, key, "is not a string");
 }
 
-int hf_not_supported(const struct hf *hf, const char *part, const char *type) {
+static int hf_not_supported(const struct hf *hf, const char *part, const char *type) {
     return error_set("%s: the %s \"%s\" is not supported", hf->name, part, type);
 }
 

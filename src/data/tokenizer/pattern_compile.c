@@ -20,7 +20,8 @@ static unsigned char *new_page(struct pattern_set *set, uint32_t page, size_t *c
     return bits;
 }
 
-void pattern_set_finish(struct pattern_set *set) {
+// Fills in the tables for fast lookup.
+static void pattern_set_finish(struct pattern_set *set) {
     for (uint32_t c = 0; c < 128; c++)
         set->ascii[c] = character_set_has(&set->characters, c);
     if (set->characters.count <= SMALL)

@@ -68,9 +68,6 @@ struct pattern {
     char *name;
 };
 
-// Fills in the tables for fast lookup.
-void pattern_set_finish(struct pattern_set *set);
-
 static inline bool pattern_set_has(const struct pattern_set *set, uint32_t character) {
     if (!set->index)
         return character_set_has(&set->characters, character);
@@ -128,18 +125,14 @@ struct pattern_parser {
 };
 
 int pattern_parse(struct pattern *pattern, struct pattern_tree *tree, const char *text, size_t length, int32_t *root);
-int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node);
-int pattern_parse_group(struct pattern_parser *parser, int32_t *node);  // what follows (
 
 // An error at the parser's position: "has WHAT at byte N, which is not supported".
 int pattern_parse_error(const struct pattern_parser *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool pattern_next_is(const struct pattern_parser *parser, const char *text);
 bool pattern_accept(struct pattern_parser *parser, const char *text);
-int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node);
 
 // Takes over a set, sealed or not, and adds a node that matches one of its characters.
-int pattern_add_set_node(struct pattern_parser *parser, struct character_set *set, int32_t *node);
 int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t *number);
 
 // Parses one character of the text, including an escape for one; the caller handles [ ] ( ) and so on.

@@ -1,6 +1,5 @@
 // Cuts text with a table: the state after each byte, and from the states a bit for each byte at which a piece begins.
 #include "data/tokenizer/pattern_table.h"
-#include "data/tokenizer/split_block.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ bool pattern_table_covers(const struct pattern_table *table) {
     return table->covers;
 }
 
-enum { CHUNK = SPLIT_CHUNK, SHORT = 256 };
+enum { CHUNK = 2048, SHORT = 256 };
 
 // The column of the character at text, and its length.
 static inline unsigned char column_at(const struct pattern_table *table, const unsigned char *text, size_t left,
@@ -178,7 +177,7 @@ int pattern_table_split(const struct pattern_table *table, const unsigned char *
         set_late_bits(begins, states, flags, bytes, flags[table->next[states[bytes - 1]][TABLE_END]]);
     int count = 0;
     for (uint32_t base = 0; base < bytes; base += 64)
-        count += split_write_bits(begins[base / 64], base, ends + count);
+        count += pattern_write_bits(begins[base / 64], base, ends + count);
     if (bytes == length)
         ends[count++] = bytes;
     if (count > 0) {

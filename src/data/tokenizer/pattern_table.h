@@ -54,4 +54,16 @@ size_t pattern_table_next(const struct pattern_table *table, const unsigned char
 int pattern_table_split(const struct pattern_table *table, const unsigned char *text, size_t length, uint32_t *ends,
                         unsigned char *state);
 
+// Positions of the bits of a mask. Always writes eight, since a branch on their number would be mispredicted.
+static inline int pattern_write_bits(uint64_t mask, uint32_t base, uint32_t *out) {
+    int count = __builtin_popcountll(mask);
+    for (int done = 0; done < count; done += 8) {
+        for (int i = 0; i < 8; i++) {
+            out[done + i] = base + (uint32_t)__builtin_ctzll(mask | (uint64_t)1 << 63);  // never of 0
+            mask &= mask - 1;
+        }
+    }
+    return count;
+}
+
 #endif

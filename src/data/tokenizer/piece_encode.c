@@ -50,7 +50,8 @@ static void put(struct piece_cache *cache, uint32_t place, const struct piece_en
     own->entries[0] = *entry;
 }
 
-void piece_cache_make_room(struct piece_cache *cache) {
+// Doubles the table if it is nearly full and may grow. Places found before are then invalid.
+static void piece_cache_make_room(struct piece_cache *cache) {
     if (cache->bits == PIECE_CACHE_MOST_BITS || cache->used < (int64_t)3 << (cache->bits - 1))
         return;
     struct piece_cache larger = *cache;
@@ -69,7 +70,7 @@ void piece_cache_make_room(struct piece_cache *cache) {
 
 // The piece found is swapped into its own bucket. There is nothing beyond a free entry, since entries are put into the
 // first free place and are never freed one by one.
-const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key) {
+static const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key) {
     struct piece_entry *own = &cache->buckets[place].entries[1];
     if (is_free(own))
         return NULL;
@@ -98,8 +99,9 @@ static int32_t spill(struct piece_cache *cache, const int32_t *ids, int64_t coun
     return (int32_t)(cache->spilled_count - count);
 }
 
-void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key key, const int32_t *ids,
-                     int64_t count) {
+// Stores ids[0…count) for a key that was not found.
+static void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key key, const int32_t *ids,
+                            int64_t count) {
     struct piece_entry entry = {.key = key, .count = (int32_t)count};
     if (count > PIECE_CACHE_IDS) {
         if (cache->spilled_count + count > PIECE_CACHE_SPILLED) {  // full of ids of entries long gone: start over

@@ -49,20 +49,11 @@ struct piece_cache {
 void piece_cache_create(struct piece_cache *cache);
 void piece_cache_free(struct piece_cache *cache);
 
-// Doubles the table if it is nearly full and may grow. Places found before are then invalid.
-void piece_cache_make_room(struct piece_cache *cache);
-
 // Nearly all pieces have at most 8 bytes, so the high word is little more than the length.
 static inline uint32_t piece_cache_place(struct word_key key, int bits) {
     uint64_t mixed = (key.low ^ (key.high >> 27 | key.high << 37)) * 0x9E3779B97F4A7C15u;
     return (uint32_t)(mixed >> (64 - bits));
 }
-
-// The entry of a key that is not in its own bucket; NULL if it is not in the next ones either.
-const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key);
-
-// Stores ids[0…count) for a key that was not found.
-void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key key, const int32_t *ids, int64_t count);
 
 // ---- encoding ----
 

@@ -56,16 +56,4 @@ uint64_t split_classify_ascii(const unsigned char *text, int count, bool wide, s
 // block that masks cannot decide. A piece begins at the chunk's first byte. Bits beyond the end of the text may be set.
 void split_find_starts(const struct split_rules *rules, struct split_chunk *chunk, uint64_t *starts);
 
-// Positions of the bits of a mask. Always writes eight, since a branch on their number would be mispredicted.
-static inline int split_write_bits(uint64_t mask, uint32_t base, uint32_t *out) {
-    int count = __builtin_popcountll(mask);
-    for (int done = 0; done < count; done += 8) {
-        for (int i = 0; i < 8; i++) {
-            out[done + i] = base + (uint32_t)__builtin_ctzll(mask | (uint64_t)1 << 63);  // never of 0
-            mask &= mask - 1;
-        }
-    }
-    return count;
-}
-
 #endif

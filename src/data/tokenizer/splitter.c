@@ -325,7 +325,7 @@ int split_pieces(const struct splitter *splitter, const unsigned char *text, siz
     int count = 0;
     for (int i = 0; i < chunk.hard; i++) {
         uint64_t beginning = i == 0;  // the chunk's beginning is not an end
-        count += split_write_bits(starts[i] & ~beginning, (uint32_t)i * SPLIT_BLOCK, ends + count);
+        count += pattern_write_bits(starts[i] & ~beginning, (uint32_t)i * SPLIT_BLOCK, ends + count);
     }
     if (is_whole)
         ends[count++] = (uint32_t)length;

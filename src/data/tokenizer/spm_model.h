@@ -64,10 +64,6 @@ struct spm_file {
     struct spm_normaliser_spec normaliser, denormaliser;
 };
 
-// Parses bytes that errors call `name`; the result points into them. On error nothing is left to free.
-int spm_file_parse(struct spm_file *file, const void *bytes, size_t length, const char *name);
-void spm_file_free(struct spm_file *file);
-
 // ---- byte-pair encoding ----
 
 // SentencePiece's byte-pair encoding: two neighbours may merge if their joint text is a piece; the piece with the

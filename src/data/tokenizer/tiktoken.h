@@ -1,7 +1,7 @@
 // Tokenizers of OpenAI's tiktoken: byte strings with a rank each. A piece of text that is a token becomes that token;
 // in any other, the two neighbours whose joint bytes have the lowest rank are merged, until there are none.
 //
-// The file says neither how text is split nor which special tokens there are; tiktoken_open.c has both for the common
+// The file says neither how text is split nor which special tokens there are; tiktoken.c has both for the common
 // files. Megatron's own form is a JSON list, with special tokens before all ranks.
 #ifndef DATA_TOKENIZER_TIKTOKEN_H
 #define DATA_TOKENIZER_TIKTOKEN_H
@@ -64,7 +64,7 @@ int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t 
 
 // ---- the open tokenizer ----
 
-// Shared by tiktoken_open.c and tiktoken_tekken.c, which open it, and tiktoken.c, which encodes.
+// Shared by tiktoken.c and tiktoken_tekken.c, which opens a tekken.json.
 struct tiktoken_model {
     struct bpe bpe;
     struct tiktoken_ranks ranks;

@@ -56,7 +56,7 @@ struct bert {
 int bert_encode(const struct bert *bert, struct bert_state *state, const char *text, size_t length,
                 struct token_list *out);
 
-// ---- the parts of bert_encode that deal with characters, wordpiece_clean.c ----
+// ---- the parts of bert_encode that deal with characters, wordpiece_bert.c ----
 
 enum bert_class { BERT_WORD, BERT_PUNCTUATION, BERT_BLANK, BERT_CJK, BERT_DROPPED };
 enum bert_class bert_classify(const struct bert_rules *rules, uint32_t character);
