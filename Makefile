@@ -29,7 +29,8 @@
 #                        /usr/local) below DESTDIR
 #   make package         makes .deb packages and archives in build/package/packages, for systems like this one; PORTABLE=yes
 #                        makes them in build/portable/packages, for glibc 2.31 and newer (downloads a sysroot once)
-#   make wheel           the same packages, and wheels of them for pip: of the program, and of its module for GPUs
+#   make wheel           the same packages, and wheels of them for pip: of the program, and of its module for GPUs;
+#                        ARCHITECTURE=arm64 or amd64 makes those of another machine with its cross compiler
 #   make dist            makes a release in build/dist: source, portable packages, wheels, bill of materials, checksums
 #   make test-packages   installs packages and wheels in fresh Debian and Ubuntu roots and trains there (root and a network)
 #   make clean           removes build/ and demo/

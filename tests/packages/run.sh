@@ -25,10 +25,14 @@ own=$(dpkg --print-architecture)
 failed=
 passed=0
 
-# The roots: name, architecture, suite, mirror. Ubuntu has separate mirrors for other architectures than amd64.
+# The roots: name, architecture, suite, mirror. Ubuntu has separate mirrors for other architectures than amd64. Those of
+# the other architecture are tried only if they are named.
+other=$([ "$own" = amd64 ] && echo arm64 || echo amd64)
 table="debian11 $own bullseye $debian
 debian12 $own bookworm $debian
 debian13 $own trixie $debian
+debian11-$other $other bullseye $debian
+debian12-$other $other bookworm $debian
 ubuntu24.04 amd64 noble $ubuntu"
 say() { echo "test-packages: $*"; }
 
@@ -41,7 +45,7 @@ if [ $# -gt 0 ]; then
         fi
     done
 else
-    wanted=" $(cut -d' ' -f1 <<<"$table" | tr '\n' ' ')"
+    wanted=" $(cut -d' ' -f1 <<<"$table" | grep -v -- "-$other\$" | tr '\n' ' ')"
 fi
 
 # skip NAME WHY: a root that was named must not be skipped.
@@ -54,17 +58,17 @@ skip() {
 # Programs of another architecture need an interpreter registered with the kernel; what is registered here is removed
 # again.
 emulate() {
-    local at=/proc/sys/fs/binfmt_misc
+    local at=/proc/sys/fs/binfmt_misc qemu=qemu-x86_64 number='\x3e'
     [ "$1" != "$own" ] || return 0
-    [ "$1" = amd64 ] || return 1
-    [ -n "$(command -v qemu-x86_64-static)" ] || return 1
+    [ "$1" = amd64 ] || { qemu=qemu-aarch64 number='\xb7'; }
+    [ -n "$(command -v $qemu-static)" ] || return 1
     [ -e $at/register ] || mount -t binfmt_misc binfmt_misc $at 2>/dev/null || return 1
-    [ ! -e $at/qemu-x86_64 ] || return 0
-    # ELF, 64 bit, little-endian, program or shared object, x86-64.
-    printf '%s' ':qemu-x86_64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00:\xff\xff\xff\xff\xff\xfe\xfe\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/usr/bin/qemu-x86_64-static:F' \
+    [ ! -e $at/$qemu ] || return 0
+    # ELF, 64 bit, little-endian, program or shared object, of that machine.
+    printf '%s' ":$qemu:M::\\x7fELF\\x02\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00$number\\x00:\\xff\\xff\\xff\\xff\\xff\\xfe\\xfe\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff:/usr/bin/$qemu-static:F" \
         >$at/register 2>/dev/null
-    trap 'echo -1 >/proc/sys/fs/binfmt_misc/qemu-x86_64; [ -n "${ROOTS:-}" ] || rm -rf --one-file-system "$roots"' EXIT
-    [ -e $at/qemu-x86_64 ]
+    trap 'echo -1 >/proc/sys/fs/binfmt_misc/'$qemu'; [ -n "${ROOTS:-}" ] || rm -rf --one-file-system "$roots"' EXIT
+    [ -e $at/$qemu ]
 }
 
 # make_root NAME ARCHITECTURE SUITE MIRROR
