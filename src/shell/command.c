@@ -114,9 +114,14 @@ static bool take_assignment(struct shell *shell, bool keeps) {
     struct string_list items = {0};
     bool is_array = ++p == word.end && p < shell->rest.end && *p == '(';
     char *name = memory_printf("%.*s", (int)length, word.at), *text = NULL;
+    // NAME=<Specify path> is a place for a value, whatever a shell would make of it.
+    const char *hole = p == word.end && p < shell->rest.end && *p == '<' && p[1] != '(' ? strpbrk(p, ">\n") : NULL;
+    hole = hole && hole < shell->rest.end && *hole == '>' ? hole + 1 : NULL;
     shell->assigned = is_one_substitution(shell, (struct script_span){p, word.end}) ? name : NULL;
-    shell->rest.at = word.end + is_array;
-    if (is_array)
+    shell->rest.at = hole ? hole : word.end + is_array;
+    if (hole && shell_is_active(shell))
+        text = shell_mark(shell, SHELL_UNKNOWN, name, "the script leaves it open");
+    else if (is_array)
         take_array(shell, &items);
     else if (close)
         text = shell_mark(shell, SHELL_UNKNOWN, name, "an element of an array is assigned");

@@ -82,6 +82,7 @@ TEST(words_are_those_of_bash) {
          "<cA>|2|<cC>|<cD>"},
         {"python x.py $\"c d\" $'e f' $'a\\tb'", "c d|e f|<cLINE_1>"},
         {"cp y.py z; sed -i s/a/b/ train.py; $RUN python x.py b; alias p='python x.py'; vi train.py", "x.py|b"},
+        {"A=<your path>; B=<n>\npython x.py $A $B", "<cA>|<cB>"},
         {"#SBATCH --nodes=4\n#SBATCH --gres=gpu:8\npython x.py $SLURM_NNODES $((SLURM_GPUS_ON_NODE*2))", "4|16"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
