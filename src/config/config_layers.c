@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "config/config.h"
 #include "config/model_value.h"
+#include "config/validate.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -271,4 +272,68 @@ int config_expert_ranks(const struct config *config, int64_t data_ranks, struct 
         return -1;
     ranks->data = left;
     return data_ranks == 0 || data_ranks % left == 0 ? 0 : -1;
+}
+
+// ---- --hybrid-layer-pattern ----
+
+// A layer here is attention and the MLP or the experts behind it, which the pattern names apart. Returns the length, 0
+// with a complaint.
+static int take_pair(const char *p, struct complaints *complaints) {
+    static const char *const others[] = {"M Mamba", "G a gated delta net", "D sparse attention",
+                                         "+ latent attention (--multi-latent-attention has it in every layer)"};
+    const char *named = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (*others[i] == p[0] || (p[0] == '*' && *others[i] == p[1]))
+            named = others[i];
+    if (p[0] == '*' && (p[1] == '-' || p[1] == 'E'))
+        return 2;
+    if (named)
+        complain(complaints, "--hybrid-layer-pattern: %c is %s, which bevatron does not have as a layer of its own",
+                 *named, named + 2);
+    else
+        complain(complaints,
+                 "--hybrid-layer-pattern: at \"%.8s\" there is no * with - or E behind it; bevatron's layers are such "
+                 "pairs",
+                 p);
+    return 0;
+}
+
+void validate_hybrid(struct config *config, struct complaints *complaints) {
+    OWNED_BY(buffer_free) struct buffer experts = {0}, stages = {0};
+    const char *pattern = config->model.hybrid_layer_pattern, *p = pattern, *last = NULL;
+    int64_t depths = 0, layers = 0;
+    bool has_stages = false;
+    for (int length; p && *p && *p != '/'; p += length) {
+        length = *p == '|' ? 1 : take_pair(p, complaints);
+        if (length == 0)
+            return;
+        has_stages = has_stages || *p == '|';
+        buffer_append_byte(&stages, *p == '|' ? '|' : 't');
+        if (*p != '|')
+            buffer_printf(&experts, "%s%d", layers++ ? "," : "", p[1] == 'E');
+        last = *p == '|' ? last : p;
+    }
+    for (; p && *p == '/'; p += 3, depths++)
+        if (!last || strncmp(p + 1, last, 2) != 0 || (p[3] && p[3] != '/')) {
+            complain(complaints, "--hybrid-layer-pattern: a depth behind / is like the last layer here: give /%.2s",
+                     last ? last : "*-");
+            return;
+        }
+    if (!pattern)
+        return;
+    if (strchr(pattern, 'E') && config->model.num_experts == 0)
+        complain(complaints, "--hybrid-layer-pattern has experts (E); give --num-experts");
+    config->model.num_layers = layers;
+    config->model.mtp_num_layers = depths ? depths : config->model.mtp_num_layers;
+    if (config->model.num_experts > 0) {
+        free(config->model.moe_layer_freq);
+        config->model.moe_layer_freq = memory_printf("[%s]", buffer_string(&experts));
+    }
+    if (has_stages) {
+        free(config->machine.pipeline_model_parallel_layout);
+        config->machine.pipeline_model_parallel_layout =
+            memory_printf("E%s%.*sL", buffer_string(&stages), (int)config->model.mtp_num_layers, "mmmmmmmm");
+    }
+    free(config->model.hybrid_layer_pattern);
+    config->model.hybrid_layer_pattern = NULL;
 }

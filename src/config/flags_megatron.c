@@ -122,7 +122,7 @@ const char flags_other_models[] =
     "--mamba-head-dim=64 --mamba-num-groups=8 --mamba-num-heads= --gdp-num-householder=3 "
     "--disable-mamba-mem-eff-path --gdp-cutedsl-kernel --gdp-num-chunk-states-to-recompute=2 "
     "--mamba-training-ssm-states-dtype= --mtp-hybrid-override-pattern= --mrope-section= --spec=local "
-    "--hybrid-layer-pattern= --hybrid-override-pattern= --hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
+    "--hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
     "--heterogeneous-layers-config-path= --heterogeneous-layers-config-encoded-json= --export-model-type=GPTModel "
     "--export-qk-l2-norm --export-moe-apply-probs-on-input ";
 

@@ -33,6 +33,10 @@ static const struct flag rows[] = {
          .refusals = refused_families, .uses = USE_MODEL | USE_FAMILY | USE_BENCH, .meaning = MEANS_FORM),
     INT("--num-layers", model.num_layers, NULL, 1, MOST_LAYERS, "transformer layers", .uses = USE_MODEL | USE_BENCH,
         .meaning = MEANS_LAYERS),
+    TEXT("--hybrid-layer-pattern", model.hybrid_layer_pattern, NULL, "PATTERN",
+         "layers as Megatron's hybrid models name them, instead of --num-layers: * attention, - MLP, E experts, | the "
+         "next stage, / a depth of multi-token prediction",
+         ADVANCED),
     INT("--hidden-size", model.hidden_size, NULL, 1, 1 << 20, "width of the residual stream",
         .uses = USE_MODEL | USE_BENCH),
     INT("--word-embedding-size", model.word_embedding_size, "0", 0, 1 << 20,

@@ -322,6 +322,7 @@ const struct flag_alias flags_aliases[] = {
      "means --tokenizer-type HuggingFaceTokenizer, and --tokenizer-model as --load unless it is given"},
     {"--use-z-loss", "--z-loss-strength", "1e-4",
      "is --z-loss-strength 1e-4; llm-jp's releases before Megatron-Core took the logarithm less the largest logit"},
+    {"--hybrid-override-pattern", "--hybrid-layer-pattern", NULL, "is the old name of --hybrid-layer-pattern"},
     {"--tokenizer-file", "--tokenizer-model", NULL, "is BigCode's name of --tokenizer-model"},
     {0},
 };

@@ -126,7 +126,8 @@ struct config_model {
     int64_t biencoder_projection_dim;  // ICT: width of the embeddings; 0: H, without a projection
     bool biencoder_shared_query_context_model;
     bool retriever_score_scaling;
-    int64_t mtp_num_layers;  // multi-token prediction: number of tokens predicted beyond the next; 0: none
+    char *hybrid_layer_pattern;  // config_validate turns it into the three above, and mtp_num_layers
+    int64_t mtp_num_layers;      // multi-token prediction: number of tokens predicted beyond the next; 0: none
     double mtp_loss_scaling_factor;
 
     // Experts; see the functions below.

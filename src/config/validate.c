@@ -299,6 +299,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     use = use == CONFIG_PLAN ? CONFIG_TRAIN : use;
     validate_family(config, &complaints);
     join_encoder_stages(config, &complaints);
+    validate_hybrid(config, &complaints);
     validate_deepspeed(config, &complaints);
     read_fork_tokenizer(config);
     validate_model(config, &complaints);

@@ -14,6 +14,8 @@ int64_t nearest_multiple(int64_t wanted, int64_t unit);
 
 // Flags that the model's family does not have, and families that are not named.
 void validate_family(const struct config *config, struct complaints *complaints);
+// In config_layers.c: the layers that --hybrid-layer-pattern names.
+void validate_hybrid(struct config *config, struct complaints *complaints);
 // The form of the model; completes its sizes.
 void validate_model(struct config *config, struct complaints *complaints);
 // In deepspeed.c: the effect of --zero-stage and --pp-partition-method here.

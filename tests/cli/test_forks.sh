@@ -105,6 +105,18 @@ expect 0 "parameters" "${pai[@]}" --tokenizer-type HFTokenizer --tokenizer-model
 expect 0 "assuming the published vocabulary, padded to 151936 tokens" "${pai[@]}" --load "$work/none" --patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 293
 expect 0 "assuming the published vocabulary, padded to 129280 tokens" "${pai[@]}" --tokenizer-type HuggingFaceTokenizer --tokenizer-model deepseek-ai/DeepSeek-V3
 
+# Megatron's hybrid models name the layers; those of attention, MLPs and experts are the GPT that they describe.
+gpt=("$BEVATRON" train --mock-data --vocab-size 97 "${run[@]:5}" --train-iters 2)
+expect 0 "iteration        2/" "${gpt[@]}" --num-layers 2 --save "$work/gpt"
+expect 0 "iteration        2/" "${gpt[@]}" --num-layers 4 --hybrid-layer-pattern "*-*-" --save "$work/hybrid"
+same_weights gpt/iter_0000002 hybrid/iter_0000002 "the pattern *-*-"
+moe=("${gpt[@]}" --num-experts 4 --moe-router-topk 2 --position-embedding-type rope)
+expect 0 "iteration        2/" "${moe[@]}" --num-layers 3 --moe-layer-freq "[0,1,1]" --mtp-num-layers 1 --save "$work/gpt_moe"
+expect 0 "iteration        2/" "${moe[@]}" --hybrid-override-pattern "*-*E*E/*E" --save "$work/hybrid_moe"
+same_weights gpt_moe/iter_0000002 hybrid_moe/iter_0000002 "the pattern *-*E*E/*E"
+expect 0 "stage 1 of 2: a rank holds" "${gpt[@]}" --hybrid-layer-pattern "*-|*-*-" --pipeline-model-parallel-size 2 --dry-run
+grep -q "pipeline_model_parallel_layout .* Et|ttL" "$work/out" && pass || fail "the pattern's stages are others"
+
 # BigCode's scripts have no --fim-data.
 expect 0 "--fim-rate has no effect without --fim-data" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-rate 0.5
 

@@ -119,16 +119,20 @@ TEST(data) {
 
 // Flags and words of other programs' scripts that stand for something of ours.
 TEST(other_programs) {
-    EXPECT_REFUSALS(
-        {"--use-alibi", "unknown flag --use-alibi; use --position-embedding-type alibi"},
-        {"--norm-target-loss", "--norm-target-loss is for finetuning on questions and answers"},
-        {"--goldfish-loss", "--goldfish-loss describes a model or a loss that bevatron does not have"},
-        {"--hybrid-layer-pattern M-M*", "--hybrid-layer-pattern describes a model that bevatron cannot train"},
-        {"examples/bert/pretrain_bert.py", "give --model bert instead of the script"},
-        {"pretrain_ict.py", "give --model ict instead of the script"},
-        {"pretrain_gpt.py", "leave the script out: --model gpt is the default"},
-        {"my_script.py", "leave the script out and choose the family with --model"},
-        {"--step-batch-size-schedule 0:2 1K:4", "quote the value of --step-batch-size-schedule"});
+    EXPECT_REFUSALS({"--use-alibi", "unknown flag --use-alibi; use --position-embedding-type alibi"},
+                    {"--norm-target-loss", "--norm-target-loss is for finetuning on questions and answers"},
+                    {"--goldfish-loss", "--goldfish-loss describes a model or a loss that bevatron does not have"},
+                    {"--hybrid-layer-pattern M-M*", "--hybrid-layer-pattern: M is Mamba, which bevatron does not have"},
+                    {"--hybrid-override-pattern *-*G", "--hybrid-layer-pattern: G is a gated delta net"},
+                    {"--hybrid-layer-pattern *-*|-", "at \"*|-\" there is no * with - or E behind it"},
+                    {"--hybrid-layer-pattern -*", "at \"-*\" there is no * with"},
+                    {"--hybrid-layer-pattern *-*E", "has experts (E); give --num-experts"},
+                    {"--hybrid-layer-pattern *-/*E", "a depth behind / is like the last layer here: give /*-"},
+                    {"examples/bert/pretrain_bert.py", "give --model bert instead of the script"},
+                    {"pretrain_ict.py", "give --model ict instead of the script"},
+                    {"pretrain_gpt.py", "leave the script out: --model gpt is the default"},
+                    {"my_script.py", "leave the script out and choose the family with --model"},
+                    {"--step-batch-size-schedule 0:2 1K:4", "quote the value of --step-batch-size-schedule"});
 }
 
 TEST_MAIN(TEST_CASE(values), TEST_CASE(families), TEST_CASE(experts), TEST_CASE(optimizers), TEST_CASE(inverse_cloze),
