@@ -58,7 +58,8 @@ static const struct flag rows[] = {
     LIST(
         "--input", input, "FILE…",
         "files, plain or compressed (.gz, .bz2, .xz, .zst, detected by content); patterns are expanded, a folder means "
-        "all .jsonl, .ndjson and .json files below it (also .txt, .text and .md if --input-format allows text; no "
+        "all files of JSON Lines, JSON, Parquet, Arrow, WET, tar, CSV and TSV below it (also .txt, .text and .md if "
+        "--input-format allows text; no "
         "READMEs and licences), - is standard input; s3:// objects, patterns and prefixes and https:// files are "
         "streamed",
         .required = true, .repeats_add = true),

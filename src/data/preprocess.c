@@ -58,8 +58,8 @@ struct preprocessing {
     struct preprocess_progress progress;
 };
 
-static const char *const endings[] = {".jsonl",   ".ndjson", ".json", ".parquet", ".arrow",
-                                      ".feather", ".csv",    ".tsv",  NULL};
+static const char *const endings[] = {".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather", ".wet",
+                                      ".warc",  ".tar",    ".tgz",  ".csv",     ".tsv",   NULL};
 
 char *preprocess_output_name(const struct preprocess_options *options, const char *key) {
     return memory_printf("%s_%s_%s", options->output_prefix, key, options->split_sentences ? "sentence" : "document");

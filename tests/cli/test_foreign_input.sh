@@ -23,10 +23,12 @@ everywhere() {
 
 for i in $(seq 3000); do echo "{\"text\": \"$((i % 1000)) $((i * 7 % 1000))\"}"; done >"$work/a.jsonl"
 tar cf "$work/a.tar" -C "$work" a.jsonl
-everywhere 215 "a.tar is a tar archive; unpack it with \`tar xf $work/a.tar\`" "$work/a.tar"
+expect 215 "a.tar is a tar archive; unpack it with \`tar xf $work/a.tar\`" "${import[@]}" "$work/a.tar"
+expect 0 "3000 documents" "${preprocess[@]}" "$work/a.tar" --output-prefix "$work/tar"
 if grep -q "ZLIB *yes" <<<"$("$BEVATRON" version)"; then
     gzip -c "$work/a.tar" >"$work/a.tgz"
-    everywhere 215 "a.tgz is a tar archive; unpack it with \`tar xf $work/a.tgz\`" "$work/a.tgz"
+    expect 215 "a.tgz is a tar archive; unpack it with \`tar xf $work/a.tgz\`" "${extract[@]}" "$work/a.tgz"
+    expect 0 "3000 documents" "${preprocess[@]}" "$work/a.tgz" --output-prefix "$work/tgz"
     # A flipped byte of the compressed data is reported as damage, not as bad UTF-8 or bad JSON.
     gzip -nc "$work/a.jsonl" >"$work/flip.jsonl.gz"
     printf '\x55' | dd of="$work/flip.jsonl.gz" bs=1 seek=2000 conv=notrunc 2>/dev/null

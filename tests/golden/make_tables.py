@@ -4,8 +4,11 @@ pyarrow reads from them. A null is an empty string; a list holds the strings in 
 
     python3 -m venv v && v/bin/pip install pyarrow==26.0.1 && v/bin/python tests/golden/make_tables.py
 """
+import gzip
+import io
 import json
 import os
+import tarfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,3 +83,18 @@ write_expected(os.path.join(folder, "plain_none_v1.parquet"))
 # For tests/cli/test_remote.sh.
 pq.write_table(pa.table({"text": [f"{i} {i * 7 % 100}" for i in range(90)]}), os.path.join(folder, "numbers.parquet"),
                row_group_size=30)
+
+# Archives by Python's tarfile with names and sizes of both dialects, and records as in Common Crawl's WET files.
+members = [("a.jsonl", '{"text":"one"}\n{"text":"two"}\n'), ("b/" + "long" * 40 + "/ü.txt", 'a "text"\nof lines\n'),
+           ("c/empty.txt", ""), ("c/.hidden.txt", "no"), ("c/picture.png", "no"), ("c/unended.json", '{"text":"three"}')]
+for name, dialect in (("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT), ("old", tarfile.USTAR_FORMAT)):
+    with tarfile.open(os.path.join(folder, f"{name}.tar"), "w", format=dialect) as out:
+        for path, content in members:
+            member = tarfile.TarInfo(path if name != "old" else path.replace("longlonglong", ""))
+            member.size = len(content.encode())
+            out.addfile(member, io.BytesIO(content.encode()))
+with open(os.path.join(folder, "texts.wet.gz"), "wb") as out:
+    for kind, url, content in (("warcinfo", "", "software: none\r\n"), ("conversion", "https://a.org/", "WARC/1.0 is\r\n\r\na ü text\n"),
+                               ("metadata", "https://a.org/", "x: y"), ("conversion", "https://b.org/?q=1:2", "")):
+        head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nwarc-target-uri: {url}\r\nContent-Length: {len(content.encode())}\r\n\r\n"
+        out.write(gzip.compress((head + content + "\r\n\r\n").encode(), mtime=0))

@@ -1,4 +1,4 @@
-// Magic numbers, the checksum of a tar header, and the zero bytes of UTF-16; for text, its shape.
+// Magic numbers and the zero bytes of UTF-16; for text, its shape.
 #include "data/extract/inputs.h"
 #include "base/error.h"
 #include "data/table/table.h"
@@ -118,8 +118,6 @@ static bool is_garbled(const char *text, size_t length) {
 
 // ---- kinds of files ----
 
-enum { TAR_BYTES = 512, TAR_SUM = 148, TAR_SUM_BYTES = 8, TAR_MAGIC = 257 };
-
 // "%s" in the advice is the file. A kind is known by its magic, or by the shape of its text.
 struct content_kind {
     const char *magic;
@@ -142,6 +140,7 @@ static const struct content_kind kinds[] = {
     {"ARROW1\0", 8, "an Arrow file", .advice = as_table, .endings = {".feather"}},
     {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", .advice = as_table, .endings = {".arrow"}},
     {"FEA1", 4, "a Feather file of version 1", .advice = "write it again with pyarrow, which writes version 2"},
+    {"WARC/", 5, "a WARC file", .advice = as_table, .endings = {".warc", ".wet"}},
     {"Obj\x01", 4, "an Avro file", .advice = "export its text as JSON Lines, e.g. `avro-tools tojson %s`",
      .endings = {".avro"}},
     {"PK\x03\x04", 4, "a zip archive", .advice = as_zip, .endings = {".zip"}},
@@ -213,27 +212,6 @@ static const struct content_kind big = {.what = "UTF-16 text (big endian, withou
 static const struct content_kind zeros = {.what = "not text: it begins with zero bytes",
                                           .advice = "check the path, copy or download it again"};
 
-// In every kind of tar, the header's checksum is the sum of its bytes, with the checksum itself counted as spaces.
-static bool begins_as_tar(const unsigned char *bytes, size_t count) {
-    if (count < TAR_BYTES || !bytes[0])
-        return false;
-    if (memcmp(bytes + TAR_MAGIC, "ustar", 5) == 0)
-        return true;
-    uint32_t sum = 0, stored = 0;
-    int digits = 0;
-    for (size_t i = 0; i < TAR_BYTES; i++) {
-        bool is_sum = i >= TAR_SUM && i < TAR_SUM + TAR_SUM_BYTES;
-        sum += is_sum ? ' ' : bytes[i];
-        if (is_sum && bytes[i] >= '0' && bytes[i] <= '7') {
-            stored = 8 * stored + (uint32_t)(bytes[i] - '0');
-            digits++;
-        } else if (is_sum && bytes[i] != ' ' && bytes[i] != 0) {
-            return false;
-        }
-    }
-    return digits >= 4 && sum == stored;
-}
-
 // In UTF-16, ASCII letters, digits and spaces have a zero byte, always on the same side; UTF-8 text has none.
 static const struct content_kind *kind_by_zeros(const unsigned char *bytes, size_t count) {
     size_t zero[2] = {0}, leading = 0;
@@ -258,7 +236,7 @@ static const struct content_kind *kind_by_magic(const unsigned char *bytes, size
         if (kinds[i].magic && kinds[i].length >= least && count >= kinds[i].length &&
             memcmp(bytes, kinds[i].magic, kinds[i].length) == 0)
             return &kinds[i];
-    return begins_as_tar(bytes, count) ? &tar : NULL;
+    return table_tar.begins((const char *)bytes, count) ? &tar : NULL;
 }
 
 static const struct content_kind *find_kind(const unsigned char *bytes, size_t count) {

@@ -37,7 +37,8 @@ bool ending_is_among(const char *name, const char *const *endings) {
 // Tells JSON Lines from plain text, by name and then by content.
 
 const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".feather",
-                                           ".csv",   ".tsv",    ".txt",  ".text",    ".md",    NULL};
+                                           ".wet",   ".warc",   ".tar",  ".tgz",     ".csv",   ".tsv",
+                                           ".txt",   ".text",   ".md",   NULL};
 
 int text_format_find(bool *is_plain, enum text_format format, const char *path) {
     static const char *const of_jsonl[] = {".jsonl", ".ndjson", ".json", NULL};

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct table_kind *const kinds[] = {&table_parquet, &table_arrow,        &table_csv,
-                                                 &table_tsv,     &table_json_objects, &table_json};
+static const struct table_kind *const kinds[] = {&table_parquet, &table_arrow, &table_warc,         &table_tar,
+                                                 &table_csv,     &table_tsv,   &table_json_objects, &table_json};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count) {
@@ -100,10 +100,34 @@ static int64_t fill(struct table_bytes *bytes) {
     return got;
 }
 
-int64_t table_take(struct table_bytes *bytes, const char **taken) {
+static int64_t refill(struct table_bytes *bytes) {
     int64_t status = 1;
     while (bytes->at == bytes->end && status > 0)
         status = fill(bytes);
+    return status;
+}
+
+int table_take_bytes(struct table_bytes *bytes, uint64_t count, struct buffer *out) {
+    for (uint64_t left = count; left > 0;) {
+        int64_t status = refill(bytes);
+        TRY((int)status);
+        if (status == 0 && left < count)
+            return bad_data("%s ends at byte %" PRIu64 ", inside what it holds; copy or download it again",
+                            bytes->input.name, bytes->passed);
+        if (status == 0)
+            return 0;
+        size_t here = bytes->end - bytes->at, part = left < here ? (size_t)left : here;
+        if (out)
+            buffer_append(out, bytes->piece + bytes->at, part);
+        bytes->at += part;
+        bytes->passed += part;
+        left -= part;
+    }
+    return 1;
+}
+
+int64_t table_take(struct table_bytes *bytes, const char **taken) {
+    int64_t status = refill(bytes);
     if (status <= 0)
         return status;
     size_t end = bytes->at;

@@ -1,6 +1,6 @@
-// Files of rows instead of lines: Parquet, Arrow, CSV, TSV, JSON arrays. Each kind is a row of one table (table.c).
-// Its rows are delivered as JSON Lines with the wanted columns, so whatever reads lines reads tables, too: line N is
-// row N. A null is an empty string; a list becomes an array of the strings in it, without nulls.
+// Files of rows instead of lines: Parquet, Arrow, WARC, tar, CSV, TSV, JSON arrays. Each kind is a row of one table
+// (table.c). Its rows are delivered as JSON Lines with the wanted columns, so whatever reads lines reads tables, too:
+// line N is row N. A null is an empty string; a list becomes an array of the strings in it, without nulls.
 #ifndef DATA_TABLE_TABLE_H
 #define DATA_TABLE_TABLE_H
 
@@ -44,7 +44,8 @@ struct table_kind {
     void (*close)(void *state);
 };
 
-extern const struct table_kind table_parquet, table_arrow, table_csv, table_tsv, table_json_objects, table_json;
+extern const struct table_kind table_parquet, table_arrow, table_warc, table_tar, table_csv, table_tsv,
+    table_json_objects, table_json;
 
 // The kind of a file by its first bytes and its name; NULL if it is none of them.
 const struct table_kind *table_find(const char *path, const char *bytes, size_t count);
@@ -81,5 +82,8 @@ struct table_bytes {
 void table_bytes_begin(struct table_bytes *bytes, const struct table_input *input, const char *marks, size_t count);
 // Takes one mark, or a run of other bytes: how many, 0 at the end of the file, -1 on error.
 int64_t table_take(struct table_bytes *bytes, const char **taken);
+// Appends so many bytes to `out`, or passes over them if it is NULL: 1, 0 if the file has ended before them, -1 on
+// error or if it ends inside them.
+int table_take_bytes(struct table_bytes *bytes, uint64_t count, struct buffer *out);
 
 #endif
