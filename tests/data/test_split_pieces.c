@@ -144,12 +144,14 @@ static void check_in_turn(int i, const struct buffer *text) {
 }
 
 static void check(const struct buffer *text) {
+    static int texts;
+    bool all = texts++ % 4 == 0;  // tables need fewer texts: they know no blocks
     make_splitters();
-    for (int i = 0; i < WITH_TABLES; i++)
+    for (int i = 0; i < (all ? WITH_TABLES : WITH_MASKS); i++)
         check_splitter(i, text);
     for (int i = 0; i < 9; i++)
         check_splitter(PATTERNS + i, text);
-    for (int i = 0; i < IN_TURN; i++)
+    for (int i = 0; all && i < IN_TURN; i++)
         check_in_turn(i, text);
 }
 
