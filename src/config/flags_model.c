@@ -36,7 +36,7 @@ static const struct flag rows[] = {
     TEXT("--hybrid-layer-pattern", model.hybrid_layer_pattern, NULL, "PATTERN",
          "layers as Megatron's hybrid models name them, instead of --num-layers: * attention, - MLP, E experts, | the "
          "next stage, / a depth of multi-token prediction",
-         ADVANCED),
+         ADVANCED, .uses = USE_ANYWHERE),
     INT("--hidden-size", model.hidden_size, NULL, 1, 1 << 20, "width of the residual stream",
         .uses = USE_MODEL | USE_BENCH),
     INT("--word-embedding-size", model.word_embedding_size, "0", 0, 1 << 20,
