@@ -157,6 +157,12 @@ static void drop_oldest(struct door *door, double now) {
     remove_gone(door);
 }
 
+// accept() says that no file is left before it looks whether anybody waits.
+static bool somebody_waits(const struct door *door) {
+    struct pollfd entry = {.fd = door->listener, .events = POLLIN};
+    return poll(&entry, 1, 0) == 1;
+}
+
 // Accepts waiting connections; returns -1 if the system has no room even for one.
 static int admit(struct door *door, double now) {
     for (int i = 0; i < MOST_VISITORS && door->joined < door->star->size; i++) {
@@ -166,6 +172,8 @@ static int admit(struct door *door, double now) {
             drop_oldest(door, now);
         int fd = accept(door->listener, (struct sockaddr *)&from, &length);
         bool is_full = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+        if (is_full && !somebody_waits(door))
+            return 0;
         if (is_full && door->count == 0)
             return star_no_socket(door->options->name);
         if (is_full) {
