@@ -171,8 +171,8 @@ static pid_t lack_files(void) {
     _exit(strstr(error_message(), expected) && error_exit_code() == EXIT_CODE_ERROR ? 0 : 1);
 }
 
-// A rank that comes again whenever it is turned away, as one is that has not said who it is by the time the hub wants its
-// place for another; ends when it is killed.
+// A rank that comes again whenever it is turned away, as one is that has not said who it is by the time the hub wants
+// its place for another; ends when it is killed.
 static pid_t visit_for_ever(int rank, int size) {
     fflush(NULL);
     pid_t child = fork();
