@@ -473,7 +473,7 @@ static int list_tasks(const struct evaluate_options *options, const struct sessi
 
 static int run_evaluation(void *context, struct session *session) {
     struct evaluate_options *options = context;
-    OWNED_BY(saved_model_free) struct saved_model saved = {0};
+    OWNED_BY(saved_model_free) struct saved_model saved = {.found.hold = -1};
     if (options->tasks && strcmp(options->tasks, "list") == 0)
         return list_tasks(options, session);
     if (options->tasks && !options->task_data)

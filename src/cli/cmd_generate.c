@@ -326,7 +326,7 @@ static int run_model(struct generate_options *options, struct session *session, 
 
 static int run_generation(void *context, struct session *session) {
     struct generate_options *options = context;
-    OWNED_BY(saved_model_free) struct saved_model saved = {0};
+    OWNED_BY(saved_model_free) struct saved_model saved = {.found.hold = -1};
     TRY(saved_model_find(&saved, &options->config, session, CONFIG_GENERATE));
     if (!saved.tokenizer)
         return error_set_code(EXIT_CODE_USAGE,

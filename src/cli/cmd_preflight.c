@@ -106,7 +106,8 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     if (options->machine && !machine_find(options->machine))
         return -1;
     TRY(config_apply_preset(&options->config));
-    flight->has_model = options->config.model.preset || options->config.model.num_layers > 0;
+    flight->has_model = options->config.model.preset || options->config.model.num_layers > 0 ||
+                        options->config.model.hybrid_layer_pattern;
     struct automatic open;
     if (flight->has_model)
         TRY(automatic_begin(&open, &options->config));

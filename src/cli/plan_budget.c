@@ -176,8 +176,9 @@ static const char *usual_precision(const struct plan_search *search) {
 
 int plan_budget_choose(const struct plan_search *search, const char *budget, struct plan_budget_choice *choice) {
     struct config *config = choice->config;
-    static const char *const sizes[] = {"--preset", "--num-layers", "--hidden-size", "--num-attention-heads",
-                                        "--ffn-hidden-size"};
+    static const char *const sizes[] = {"--preset",          "--num-layers",
+                                        "--hidden-size",     "--num-attention-heads",
+                                        "--ffn-hidden-size", "--hybrid-layer-pattern"};
     TRY(budget_read(budget, &choice->flops));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (flag_is_given(&config->given, sizes[i]))

@@ -1,4 +1,4 @@
-// Rounds of the pulse. See pulse.h.
+// Rounds of the pulse. See backend.h.
 #include "comm/backend.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -4,6 +4,7 @@
 #include "config/model_value.h"
 #include "config/validate.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,6 +322,26 @@ void validate_hybrid(struct config *config, struct complaints *complaints) {
         }
     if (!pattern)
         return;
+    // Megatron's pattern numbers attention, MLPs and experts one by one; bevatron numbers layers.
+    static const char *const counted[] = {"--window-attn-skip-freq", "--no-rope-freq", "--first-last-layers-bf16",
+                                          "--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16"};
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++)
+        if (flag_is_given(&config->given, counted[i]))
+            complain(complaints,
+                     "%s counts attention and MLPs apart beside --hybrid-layer-pattern, and layers here; give "
+                     "--num-layers instead of the pattern",
+                     counted[i]);
+    if (config->model.form == CONFIG_BERT || config->model.form == CONFIG_ROBERTA || config->model.form == CONFIG_T5 ||
+        config->model.form == CONFIG_ICT)
+        complain(complaints, "--hybrid-layer-pattern describes a GPT; give --num-layers");
+    if (layers == 0)
+        complain(complaints, "--hybrid-layer-pattern names no layer; give for example '*-*-'");
+    if (depths > CONFIG_MOST_DEPTHS)
+        complain(complaints, "--hybrid-layer-pattern has %" PRId64 " depths; at most %d are possible", depths,
+                 CONFIG_MOST_DEPTHS);
+    if (has_stages && config->machine.pipeline_model_parallel_layout)
+        complain(complaints,
+                 "--hybrid-layer-pattern names the stages by |; leave out --pipeline-model-parallel-layout");
     if (strchr(pattern, 'E') && config->model.num_experts == 0)
         complain(complaints, "--hybrid-layer-pattern has experts (E); give --num-experts");
     config->model.num_layers = layers;

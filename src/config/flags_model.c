@@ -68,7 +68,7 @@ static const struct flag rows[] = {
     REAL("--embedding-init-method-std", model.embedding_init_method_std, NULL, 0, 100,
          "standard deviation of the initial embeddings of tokens, positions and token types; default: "
          "--init-method-std",
-         ADVANCED),
+         ADVANCED, .bounds = FLAG_ABOVE_MINIMUM),
     SWITCH("--no-scaled-init", model.no_scaled_init,
            "start the last matrices of attention and MLPs like all others, not smaller by the root of twice the layers",
            ADVANCED),

@@ -228,8 +228,12 @@ static void name_model(struct migration *migration, const char *script) {
 }
 
 static int64_t find_script(const struct string_list *words) {
+    // Words of a launcher may be called like llm.c's programs: a Python program comes first.
     for (int64_t i = 0; i < words->count; i++)
-        if (shell_is_python(words->items[i]) || shell_is_llmc(words->items[i]))
+        if (shell_is_python(words->items[i]))
+            return i;
+    for (int64_t i = 0; i < words->count; i++)
+        if (shell_is_llmc(words->items[i]))
             return i;
     return words->count;
 }

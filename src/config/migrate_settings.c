@@ -236,7 +236,7 @@ bool migrate_is_settings(const char *name) {
     return table_of(name) != NULL;
 }
 
-// Without quotes and brackets; products are computed, and a value that says nothing is empty.
+// Without quotes and brackets; products of numbers are computed, and a value that says nothing is empty.
 static void clean_value(const char *value, struct buffer *out) {
     double product = 1, factor;
     char *end;
@@ -245,8 +245,10 @@ static void clean_value(const char *value, struct buffer *out) {
         factor = strtod(p, &end);
         end += strspn(end, " ");
         product *= factor;
-        if (end == p || (*end && *end != '*') || !*end) {
-            buffer_printf(out, "%.15g", *end ? 0 : product);
+        if (end == p || (*end && *end != '*'))
+            break;
+        if (!*end) {
+            buffer_printf(out, "%.15g", product);
             return;
         }
     }
@@ -279,7 +281,8 @@ static int read_line(struct settings *settings, char *line) {
     char *end = line + strcspn(line, "=:"), *value = *end ? end + 1 + strspn(end + 1, " ") : end;
     bool is_text = strstr(line, "\"\"\"") != NULL, is_item = strncmp(line, "- ", 2) == 0, is_section = *line == '[';
     if (is_text || settings->in_text || !*line || strncmp(line, "import ", 7) == 0 || strncmp(line, "---", 3) == 0) {
-        settings->in_text = is_text != settings->in_text;
+        for (const char *p = line; (p = strstr(p, "\"\"\"")); p += 3)
+            settings->in_text = !settings->in_text;
         return 0;
     }
     if (is_item && settings->pairs.count) {

@@ -84,7 +84,7 @@ struct config_model {
     double attn_logit_softcapping, final_logit_softcapping;  // 0 for none
     enum softmax_kind softmax_type;
     double softmax_scale;  // 0: 1 / sqrt(kv_channels)
-    // Latent attention; see validate_latent.c and config_yarn. kv_channels is qk_head_dim + qk_pos_emb_head_dim.
+    // Latent attention; see validate_model.c and config_yarn. kv_channels is qk_head_dim + qk_pos_emb_head_dim.
     bool multi_latent_attention, latent_rotary_halves;
     int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;  // the first 0: no latent
     enum latent_rope rope_type;

@@ -35,7 +35,7 @@ static const char *end_of_name(const char *name, int dots) {
     return at;
 }
 
-// Megatron-LM's flag for the norms of queries and keys; see flags_aliases.c.
+// Megatron-LM's flag for the norms of queries and keys; see flags_synonyms.c.
 static const char QK_NORMS[] = "*.[qk]_layernorm.*=1";
 
 // Compares the part after the last wildcard with the ends of names.

@@ -86,7 +86,7 @@ static enum truth decide(struct shell *shell, enum truth truth, int64_t line, st
         return truth;
     (void)snprintf(name, sizeof name, "LINE_%" PRId64, line);
     const struct shell_variable *given = shell_find(shell, name, strlen(name));
-    if (given)
+    if (given && given->items.count)
         return strcmp(given->items.items[0], "true") == 0 ? TRUTH_YES : TRUTH_NO;
     char *reason = memory_printf("line %" PRId64 ": %.*s (true or false)", line,
                                  (int)(line_end ? line_end - condition.at : length), condition.at);

@@ -123,7 +123,7 @@ static void emit_unknown(struct shell_expansion *out, struct script_span text) {
     const struct shell_variable *given = shell_find(shell, name, strlen(name));
     char *reason = memory_printf("line %" PRId64 ": %.*s", line, (int)(length > 60 ? 60 : length), text.at);
     char *mark = shell_mark(shell, SHELL_UNKNOWN, shell->assigned ? shell->assigned : name, reason);
-    emit(out, given ? given->items.items[0] : mark, true);
+    emit(out, given && given->items.count ? given->items.items[0] : mark, true);
     free(mark);
     free(reason);
 }
@@ -451,6 +451,11 @@ static void with_alternative(struct shell *shell, struct script_span word, struc
     free(whole);
 }
 
+static bool begins_with_zero(const char *number) {
+    number += *number == '-';
+    return number[0] == '0' && number[1] >= '0' && number[1] <= '9';
+}
+
 // {a,b} and {1..4}, the first of the word; false if it has none.
 static bool expand_alternatives(struct shell *shell, struct script_span word, struct string_list *fields) {
     const char *open = word.at, *close, *begin;
@@ -466,9 +471,13 @@ static bool expand_alternatives(struct shell *shell, struct script_span word, st
         return false;
     struct script_span braces = {open, close + 1};
     bool counts = sscanf(open, "{%7" SCNd64 "..%7" SCNd64 "}%n", &from, &to, &read) == 2 && open + read == braces.end;
+    // {01..10} has numbers of one width.
+    const char *dots = counts ? strstr(open, "..") : open, *second = dots + 2;
+    const bool is_padded = counts && (begins_with_zero(open + 1) || begins_with_zero(second));
+    int width = !is_padded ? 0 : (int)(dots - open - 1 > close - second ? dots - open - 1 : close - second);
     for (int64_t i = 0; counts && i <= llabs(to - from) && !shell->has_failed; i++) {
         char number[32];
-        int length = snprintf(number, sizeof number, "%" PRId64, to < from ? from - i : from + i);
+        int length = snprintf(number, sizeof number, "%0*" PRId64, width, to < from ? from - i : from + i);
         with_alternative(shell, word, braces, number, (size_t)length, fields);
     }
     for (const char *p = begin = open + 1; commas && !counts && p <= close && !shell->has_failed;) {

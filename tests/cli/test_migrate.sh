@@ -127,7 +127,7 @@ n_layer, = (2,)
 END
 expect 2 "small.py, line 6: is no setting that migrate reads" "$BEVATRON" migrate "$work/small.py"
 sed -i '$d' "$work/small.py"
-printf 'n_layer = 2\nbatch_size = 2\ngradient_accumulation_steps = 5 * 8\nlearning_rate = 1e-3\nbias = True\ndropout = 0.2\n' >>"$work/small.py"
+printf '"""A text of one line."""\nn_layer = 2\nbatch_size = 2\ngradient_accumulation_steps = 5 * 8\nlearning_rate = 1e-3\nbias = True\ndropout = 0.2\n' >>"$work/small.py"
 expect 0 "number of parameters" "$BEVATRON" migrate "$work/small.py"
 for line in "--num-layers 2 " "--global-batch-size 80 " "--lr 1e-3 " "--hidden-dropout 0.2 --attention-dropout 0.2" \
     "--hidden-size 768 " "--adam-beta2 0.95" "--bf16 "; do

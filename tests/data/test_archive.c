@@ -41,6 +41,54 @@ TEST(archives_that_are_cut_or_changed_name_the_byte) {
     scratch_close();
 }
 
+// A member with its header; the sum of a header counts its own eight bytes as blanks.
+static void append_member(struct buffer *archive, char type, const char *name, const char *content) {
+    char header[512] = {0};
+    size_t size = strlen(content);
+    (void)snprintf(header, 100, "%s", name);
+    (void)snprintf(header + 124, 12, "%011o", (unsigned)size);
+    memcpy(header + 148, "        ", 8);
+    header[156] = type;
+    memcpy(header + 257, "ustar\00000", 8);
+    unsigned sum = 0;
+    for (size_t i = 0; i < sizeof header; i++)
+        sum += (unsigned char)header[i];
+    (void)snprintf(header + 148, 8, "%06o", sum);
+    buffer_append(archive, header, sizeof header);
+    memset(header, 0, sizeof header);
+    buffer_append(archive, content, size);
+    buffer_append(archive, header, (512 - size % 512) % 512);
+}
+
+TEST(members_of_rare_types) {
+    static const struct {
+        char types[2];
+        const char *first, *problem;  // NULL: the second member, a text, is read
+    } cases[] = {
+        {{'D', '0'}, "Ya\0", NULL},
+        {{'x', '0'}, "9 size=4\n", NULL},
+        {{'x', '0'}, "7 path=", "a pax header is damaged"},
+        {{'x', '0'}, "22 GNU.sparse.major=1\n", "a sparse file of GNU tar"},
+    };
+    struct buffer bytes = {0}, out = {0};
+    scratch_open();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        buffer_clear(&bytes);
+        append_member(&bytes, cases[i].types[0], "first", cases[i].first);
+        append_member(&bytes, cases[i].types[1], "second.txt", "text");
+        append_member(&bytes, '0', "third.txt", "more");
+        write_quickly(scratch_path("a.tar"), &bytes, bytes.length);
+        if (cases[i].problem)
+            EXPECT_ERROR(read_table(scratch_path("a.tar"), &one, 1, 100, &out), cases[i].problem);
+        else
+            EXPECT_OK(read_table(scratch_path("a.tar"), &one, 1, 100, &out));
+        EXPECT(cases[i].problem || strcmp(buffer_string(&out), "{\"text\":\"text\"}\n{\"text\":\"more\"}\n") == 0);
+    }
+    buffer_free(&bytes);
+    buffer_free(&out);
+    scratch_close();
+}
+
 TEST(texts_of_records_become_rows) {
     struct buffer out = {0};
     static const char file[] = "tests/golden/tables/texts.wet.gz";
@@ -83,4 +131,5 @@ TEST(records_that_are_pages_or_damaged_are_refused) {
 }
 
 TEST_MAIN(TEST_CASE(members_of_every_dialect_become_lines), TEST_CASE(archives_that_are_cut_or_changed_name_the_byte),
-          TEST_CASE(texts_of_records_become_rows), TEST_CASE(records_that_are_pages_or_damaged_are_refused))
+          TEST_CASE(members_of_rare_types), TEST_CASE(texts_of_records_become_rows),
+          TEST_CASE(records_that_are_pages_or_damaged_are_refused))

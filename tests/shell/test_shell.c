@@ -62,6 +62,7 @@ TEST(words_are_those_of_bash) {
         {"python x.py a > log 2>&1 | tee x; python y.py b &> log & wait", "b"},
         {"python x.py {1..3}{a,b{c,d}} \"{1,2}\" {x} {3..1} a{,b}; echo",
          "1a|1bc|1bd|2a|2bc|2bd|3a|3bc|3bd|{1,2}|{x}|3|2|1|a|ab"},
+        {"python x.py {08..11} {3..01}", "08|09|10|11|03|02|01"},
         {"for i in {1..3}; do A+=$i; done; python x.py $A", "123"},
         {"A=1; B=2; f() { local A=2 B; B=$A$A; C=$B; }; f; (A=7; D=8); python x.py $A $B $C ${D:-no}", "1|2|22|no"},
         {"A=1; B=1; (A=2; (A=3; A+=4; B=5; python x.py $A); A+=6; f() { local A=7; B+=$A; }; f; A=8 : y; C=$A$B; "

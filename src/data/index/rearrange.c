@@ -1,5 +1,5 @@
 // Deduplicates and shuffles datasets in bounded memory. Documents are always read and written from first to last. For a
-// new order, two sorts compute where each document goes (by key, then back by document), and scatter.c moves tokens and
+// new order, two sorts compute where each document goes (by key, then back by document), and spill.c moves tokens and
 // lengths there.
 #include "data/index/rearrange.h"
 

@@ -51,6 +51,11 @@ static int unpack_buffer(struct arrow_column *column, const struct arrow_batch *
         memmove(bytes->bytes, in.in, in.in_bytes);
         return 0;
     }
+    // Arrow for Java writes the length of an empty buffer and nothing else.
+    if (plain == 0) {
+        bytes->count = 0;
+        return 0;
+    }
     if (plain < 0 || plain > INT32_MAX || (uint64_t)plain > in.in_bytes * column->codec->most_growth)
         return column_damaged(&column->file->columns, batch->body, "a buffer has more than 2 GiB, or cannot have them");
     *bytes = (struct arrow_bytes){memory_alloc((size_t)plain + 1), (size_t)plain};

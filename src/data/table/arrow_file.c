@@ -140,13 +140,14 @@ static int walk_field(struct arrow_walk *walk, size_t field, struct arrow_place 
         flat->is_bad = true;
     if (flat->is_bad)
         return 0;
+    const bool has_size = types[type].layout == LAYOUT_FIXED_LIST;
     struct arrow_node node = {.layout = types[type].layout,
                               .width = types[type].width,
                               .parent = place.parent,
                               .number = file->node_count,
                               .buffer = file->buffer_count,
                               .views = file->view_count,
-                              .list_size = (int64_t)flat_number(flat, flat_child(flat, field, 3), 0, 4)};
+                              .list_size = has_size ? (int64_t)flat_number(flat, flat_child(flat, field, 3), 0, 4) : 0};
     read_dictionary(flat, field, &node);
     count_buffers(file, flat, &node, field);
     MEMORY_GROW(file->nodes, file->node_count, file->node_capacity);

@@ -54,6 +54,11 @@ static int take(struct tar *tar, uint64_t count, struct buffer *out) {
     return status == 0 ? damaged(tar, "the archive ends inside a member") : status;
 }
 
+static int sparse(const struct tar *tar) {
+    return bad_data("%s: byte %" PRIu64 ": a sparse file of GNU tar; unpack the archive with `tar xf %s`",
+                    tar->bytes.input.name, tar->begin, tar->bytes.input.name);
+}
+
 // Lines "LENGTH KEY=VALUE\n" for the next member.
 static int take_pax(struct tar *tar) {
     const char *at = buffer_string(&tar->text), *end = at + tar->text.length;
@@ -62,7 +67,7 @@ static int take_pax(struct tar *tar) {
         uint64_t length = strtoull(at, &key, 10);
         const char *value = memchr(at, '=', (size_t)(end - at));
         if (length == 0 || length > (uint64_t)(end - at) || *key++ != ' ' || !value || value < key ||
-            value >= at + length)
+            value + 1 >= at + length || at[length - 1] != '\n')
             return damaged(tar, "a pax header is damaged");
         size_t bytes = (size_t)(at + length - 1 - ++value);
         if (strncmp(key, "path=", 5) == 0) {
@@ -70,6 +75,8 @@ static int take_pax(struct tar *tar) {
             buffer_append(&tar->next_name, value, bytes);
         } else if (strncmp(key, "size=", 5) == 0) {
             tar->next_size = strtoull(value, NULL, 10);
+        } else if (strncmp(key, "GNU.sparse.", 11) == 0) {
+            return sparse(tar);
         }
         at += length;
     }
@@ -149,24 +156,26 @@ static int take_member(struct tar *tar, struct buffer *lines) {
         return 1;
     if (!sum_is_right(header))
         return damaged(tar, "the header of a member is damaged");
-    uint64_t size = tar->next_size != UINT64_MAX ? tar->next_size : number_of(header + AT_SIZE, SIZE_BYTES);
+    const bool is_extension = type && strchr("xLgK", type);
+    uint64_t size = number_of(header + AT_SIZE, SIZE_BYTES);
+    if (!is_extension && tar->next_size != UINT64_MAX)
+        size = tar->next_size;
     if (size >= INT64_MAX)
         return damaged(tar, "the header of a member is damaged");
     tar->padding = (BLOCK_BYTES - size % BLOCK_BYTES) % BLOCK_BYTES;
     if (type == 'x' || type == 'L')
         return take_extension(tar, type, size) < 0 ? -1 : 1;
     if (type == 'S')
-        return bad_data("%s: byte %" PRIu64 ": a sparse file of GNU tar; unpack the archive with `tar xf %s`",
-                        tar->bytes.input.name, tar->begin, tar->bytes.input.name);
-    if (type == 'g' || type == 'K') {
-        TRY(take(tar, size, NULL));
-        return take(tar, tar->padding, NULL);
-    }
-    find_name(tar);
+        return sparse(tar);
+    if (!is_extension)
+        find_name(tar);
     if (type == '0' || type == 0 || type == '7')
         return take_file(tar, size, lines) < 0 ? -1 : 1;
     // Links, devices and folders have no content, whatever the size says.
-    return 1;
+    if (type >= '1' && type <= '6')
+        return 1;
+    TRY(take(tar, size, NULL));
+    return take(tar, tar->padding, NULL) < 0 ? -1 : 1;
 }
 
 // Delivers a part of the lines of a member.

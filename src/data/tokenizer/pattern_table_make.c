@@ -101,7 +101,7 @@ static unsigned char column_before(const struct maker *maker, uint32_t character
 
 static int symbol_of(struct maker *maker, uint32_t character) {
     uint64_t members = (uint64_t)(character == '\n') << LINE_FEED & maker->used;
-    for (int32_t set = 0; set < maker->pattern->set_count; set++)
+    for (int32_t set = 0; set < maker->pattern->set_count && set < MOST_SETS; set++)
         if (maker->used >> set & 1 && character_set_has(&maker->pattern->sets[set].characters, character))
             members |= (uint64_t)1 << set;
     int symbol = 0;
@@ -149,7 +149,7 @@ static void make_symbols(struct maker *maker, struct pattern_table *table) {
     for (uint32_t c = 1; maker->before && c <= UNICODE_LIMIT; c++)
         if (column_before(maker, c) != column_before(maker, c - 1))
             add_number(&cuts, &count, &capacity, c);
-    for (int32_t set = 0; set < pattern->set_count; set++)
+    for (int32_t set = 0; set < pattern->set_count && set < MOST_SETS; set++)
         for (size_t i = 0; maker->used >> set & 1 && i < pattern->sets[set].characters.count; i++) {
             add_number(&cuts, &count, &capacity, pattern->sets[set].characters.ranges[i].first);
             add_number(&cuts, &count, &capacity, pattern->sets[set].characters.ranges[i].last + 1);

@@ -27,7 +27,7 @@ struct tokenizer_options {
     const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as known for the file
     int64_t tiktoken_specials;     // --tiktoken-num-special-tokens: ids before the ranks, in Megatron's JSON form
     bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: put nothing around a text
-    bool null_eod_given;           // --null-tokenizer-eod-id was given: see null.c
+    bool null_eod_given;           // --null-tokenizer-eod-id was given: see tokenizer.c
     int64_t null_eod_id;
     bool needs_mask;        // for a model of masked tokens: FairseqTokenizer adds <mask> to a dictionary of words
     const char *eod_token;  // --eod-token: the token that ends a document; NULL: the tokenizer's own

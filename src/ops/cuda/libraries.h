@@ -1,4 +1,4 @@
-// cuBLASLt, which every GPU needs beside the driver. See base/library.h; cuDNN's are in cudnn_library.h, the driver's
+// cuBLASLt, which every GPU needs beside the driver. See base/library.h; cuDNN's are in cudnn_graph.h, the driver's
 // in ops/cuda_module.h.
 #ifndef OPS_CUDA_LIBRARIES_H
 #define OPS_CUDA_LIBRARIES_H
