@@ -90,7 +90,7 @@ enum transport transport_of_log(const char *log);
 // Interfaces for EFA that libfabric sees on this machine, from fi_info's answer. 0 for none.
 int transport_efa_interfaces(const char *fi_info);
 // Ports of InfiniBand (or RoCE) cards that are up, in the kernel's tree at `folder`, /sys/class/infiniband. EFA's own
-// cards are listed there too and do not count. 0 if there is no such folder.
+// cards are listed there too and do not count. 0 where the folder is missing.
 int transport_ib_ports(const char *folder);
 
 // Expected bus bandwidth in GB/s of an all-reduce of 256 MiB between machines of a type; 0 if no figure is known.

@@ -476,7 +476,7 @@ void config_list_changes(const struct config *config, const char *json, struct b
 // Number of neighbouring ranks of a layer that exchange heads, 1 if none do; and the maximum over all layers.
 int64_t config_layer_head_ranks(const struct config *config, int64_t layer);
 int64_t config_head_ranks(const struct config *config);
-// Both for layers with several groups of several ranks each (a2a+p2p); 1 if there is no such layer.
+// Both for layers with several groups of several ranks each (a2a+p2p); 1 if no layer has them.
 int64_t config_near_ranks(const struct config *config);
 // Whether some layer has this --cp-comm-type.
 bool config_has_cp_comm_type(const struct config *config, const char *type);

@@ -355,7 +355,7 @@ int migrate_read_settings(const char *name, const struct buffer *file, struct sh
             is_text = is_text && ((unsigned char)*p >= ' ' || *p == '\t' || *p == '\r');
         if (!is_text || read_line(&settings, line) < 0)
             status = error_set_code(EXIT_CODE_USAGE,
-                                    "%s, line %" PRId64 ": is no setting that migrate reads; give a file of lines "
+                                    "%s, line %" PRId64 ": migrate cannot read this setting; give a file of lines "
                                     "\"name = value\" or \"name: value\"",
                                     name, number);
         free(line);

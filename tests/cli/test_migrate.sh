@@ -125,7 +125,7 @@ import time
 wandb_log = True  # no meaning here
 n_layer, = (2,)
 END
-expect 2 "small.py, line 6: is no setting that migrate reads" "$BEVATRON" migrate "$work/small.py"
+expect 2 "small.py, line 6: migrate cannot read this setting" "$BEVATRON" migrate "$work/small.py"
 sed -i '$d' "$work/small.py"
 printf '"""A text of one line."""\nn_layer = 2\nbatch_size = 2\ngradient_accumulation_steps = 5 * 8\nlearning_rate = 1e-3\nbias = True\ndropout = 0.2\n' >>"$work/small.py"
 expect 0 "number of parameters" "$BEVATRON" migrate "$work/small.py"
@@ -210,7 +210,7 @@ done
 printf 'out_dir = "$(touch %s/owned)"\nx = `touch %s/owned`\n' "$work" "$work" >"$work/bad.py"
 expect 2 "" "$BEVATRON" migrate "$work/bad.py"
 printf 'a: \001b\n' >"$work/bad.yaml"
-expect 2 "bad.yaml, line 1: is no setting" "$BEVATRON" migrate "$work/bad.yaml"
+expect 2 "bad.yaml, line 1: migrate cannot read this setting" "$BEVATRON" migrate "$work/bad.yaml"
 [ ! -e "$work/owned" ] && pass || fail "settings have run"
 
 # Sizes whose product no integer holds are the dry run's to refuse.

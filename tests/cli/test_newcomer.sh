@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What people bring in their first hour: a cloned Hub dataset, tables, notes, a PDF, JSON of other shapes, other programs'
-# tokens, a tiny text, files that are no text. Each is either a run that makes sense or one line that says what to do.
+# tokens, a tiny text, files that are not text. Each is either a run that makes sense or one line that says what to do.
 # cost: 3
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

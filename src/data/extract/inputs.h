@@ -69,7 +69,7 @@ bool ending_is_among(const char *name, const char *const *endings);
 // The length of a name without its compression suffix.
 size_t ending_stem_bytes(const char *name);
 
-// ---- files that are no text ----
+// ---- files that are not text ----
 
 // Recognizes files that do not hold text by their first bytes, and names the command that converts them to text. Every
 // reader checks both plain files and the content of compressed ones, so that no model is trained on tar headers.

@@ -42,14 +42,14 @@ struct wiki_context {
     const struct wiki_context *outside;  // its caller's context, NULL in the page itself
     struct wiki_slice expanding;         // its name
     int depth;
-    size_t *budget;  // bytes that templates may still add to the page; NULL if there is no store
+    size_t *budget;  // bytes that templates may still add to the page; NULL without a store
 };
 
 void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_slice text);
 
 // The parts that wiki_resolve calls, one file each.
 void wiki_template(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
-// {{#if: …}}, {{formatnum: …}}, {{PAGENAME}}; false if there is no such function.
+// {{#if: …}}, {{formatnum: …}}, {{PAGENAME}}; false for any other name.
 bool wiki_function(const struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 // A number with commas between thousands.
 void wiki_format_number(struct buffer *out, struct wiki_slice number);
@@ -95,7 +95,7 @@ void wiki_store_free(struct wiki_store *store);  // NULL is fine
 void wiki_store_add(struct wiki_store *store, struct wiki_slice title, struct wiki_slice text);
 int64_t wiki_store_count(const struct wiki_store *store);
 
-// Appends the expansion of the call; nothing if there is no such template or a limit is reached.
+// Appends the expansion of the call; nothing for an unknown template, or once a limit is reached.
 void wiki_store_expand(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 
 #endif
